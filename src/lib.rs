@@ -1,0 +1,1 @@
+//! Highwater: a state backend for stream processors.
