@@ -1,1 +1,8 @@
 //! Highwater: a state backend for stream processors.
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods))]
+
+pub mod base;
+pub mod io;
+pub mod version;
+
+pub use base::error::{Error, ErrorKind, Result};

@@ -1,0 +1,32 @@
+//! Limits that users may rely on.
+
+/// Longest user part of a key (key, namespace or user key), before escaping, in bytes.
+pub const MAX_KEY_PART_BYTES: usize = 64 << 10;
+
+/// Longest encoded key: group and state id, then three parts, two of which escaping can double.
+pub const MAX_ENCODED_KEY_BYTES: usize = 6 + 2 * (2 * MAX_KEY_PART_BYTES + 2) + MAX_KEY_PART_BYTES;
+
+/// Largest single value whatever the budget, in bytes.
+pub const MAX_VALUE_BYTES: usize = 256 << 20;
+
+/// Most key groups.
+pub const MAX_PARALLELISM: u32 = 32_768;
+
+/// Default number of key groups.
+pub const DEFAULT_MAX_PARALLELISM: u32 = 128;
+
+/// Smallest memory budget, in bytes.
+pub const MIN_MEMORY_BYTES: u64 = 16 << 20;
+
+/// Longest name of a state or operator, in bytes.
+pub const MAX_NAME_BYTES: usize = 1024;
+
+/// Largest caller metadata of one checkpoint part, in bytes.
+pub const MAX_METADATA_BYTES: usize = 64 << 20;
+
+/// The largest value a store with `memory_bytes` of budget takes: the smaller of
+/// [`MAX_VALUE_BYTES`] and an eighth of the budget.
+#[must_use]
+pub fn max_value_bytes(memory_bytes: u64) -> usize {
+    usize::try_from(memory_bytes / 8).unwrap_or(usize::MAX).min(MAX_VALUE_BYTES)
+}

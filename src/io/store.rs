@@ -1,0 +1,80 @@
+//! The seam for object stores: what a root needs of its store, and nothing tokio-shaped.
+//!
+//! Calls block; they are made from worker threads (and by the owner only for reads of state that isn't
+//! resident). What a store must promise: a put is atomic (the whole object or none), a create-only put
+//! fails when the name exists, a get or list that starts after a put returned sees it.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+
+use crate::Result;
+
+/// Whether a put may meet an object of that name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PutMode {
+    /// Fail with `AlreadyExists` when the name exists.
+    Create,
+    /// Replace what is there.
+    Overwrite,
+}
+
+/// An object as a listing shows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ObjectEntry {
+    /// Name relative to the root, parts separated by `/`.
+    pub name: String,
+    /// Length in bytes.
+    pub length_bytes: u64,
+    /// When it was last written, wall milliseconds.
+    pub modified_ms: i64,
+}
+
+/// A root in an object store. All names are relative to it, `/`-separated, each part of
+/// `[A-Za-z0-9._~=-]+` and none of `.` or `..`; anything else is refused.
+pub trait Store: Send + Sync + std::fmt::Debug {
+    /// The root as the user would write it, without credentials.
+    fn url(&self) -> &str;
+
+    /// Stores `bytes`.
+    ///
+    /// # Errors
+    /// `AlreadyExists` in [`PutMode::Create`]; `Unavailable` when a retry may help.
+    fn put(&self, name: &str, bytes: Bytes, mode: PutMode) -> Result<()>;
+
+    /// Stores an object that comes in pieces; an error from `chunks` leaves nothing behind and is returned.
+    ///
+    /// # Errors
+    /// As [`Store::put`].
+    fn put_stream(&self, name: &str, chunks: &mut dyn Iterator<Item = Result<Bytes>>, mode: PutMode) -> Result<()>;
+
+    /// The whole object.
+    ///
+    /// # Errors
+    /// `NotFound`; `Unavailable`.
+    fn get(&self, name: &str) -> Result<Bytes>;
+
+    /// Exactly the bytes of `range`.
+    ///
+    /// # Errors
+    /// `NotFound`; `Corruption` when the object is shorter; `Unavailable`.
+    fn get_range(&self, name: &str, range: Range<u64>) -> Result<Bytes>;
+
+    /// Length of the object.
+    ///
+    /// # Errors
+    /// `NotFound`; `Unavailable`.
+    fn length(&self, name: &str) -> Result<u64>;
+
+    /// All objects whose name starts with the folder `prefix` (ending in `/`, or empty for all), sorted by name.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    fn list(&self, prefix: &str) -> Result<Vec<ObjectEntry>>;
+
+    /// Deletes an object. An absent one is no error.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    fn delete(&self, name: &str) -> Result<()>;
+}
