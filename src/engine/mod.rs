@@ -1,0 +1,23 @@
+//! Floor 5: the backend itself.
+//!
+//! Enters: calls of the owner thread. Leaves: values, tickets, views. Always holds: the owner takes no lock and does no
+//! I/O except to read what isn't in memory; a tree is replaced, never changed; an epoch's memory counts as clean only
+//! once the owner reads from the tree that holds it.
+//!
+//! Read [`backend`] for the owner's side, [`background`] for what it shares with workers, [`jobs`] for what they do, and
+//! [`checkpoints`] for how a checkpoint is made.
+
+pub mod backend;
+mod background;
+mod checkpoints;
+pub mod environment;
+mod jobs;
+mod ops;
+mod pressure;
+mod restore;
+pub mod scan;
+mod segment_files;
+pub mod states;
+pub mod tuning;
+pub mod value;
+pub mod view;
