@@ -2,7 +2,9 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods))]
 
 pub mod base;
+pub mod cache;
 pub mod io;
+pub mod memtable;
 pub mod version;
 
 pub use base::error::{Error, ErrorKind, Result};
