@@ -5,6 +5,7 @@ pub mod base;
 pub mod block;
 pub mod cache;
 pub mod io;
+pub mod segment;
 pub mod version;
 
 pub use base::error::{Error, ErrorKind, Result};
