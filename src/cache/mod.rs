@@ -1,6 +1,8 @@
-//! Floor 1: the memory that a process may use, and the blocks kept in it.
+//! Memory: the one budget, and the cache of decoded blocks.
 //!
-//! Enters: a number of bytes, given by the user. Leaves: reservations. Always holds: every byte that a
-//! room keeps for long is reserved here under a purpose, and goes back when its owner is dropped.
+//! Enters: reservations with a purpose; blocks read from segments. Leaves: room, or a refusal; shared blocks.
+//! Always holds: what is reserved is given back, on whatever thread that happens; the cache stays within its
+//! capacity, and losing a block costs a read, never an answer.
 
+pub mod block_cache;
 pub mod budget;
