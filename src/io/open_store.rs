@@ -1,0 +1,1 @@
+//! From a URL, as a user writes it, to a store.

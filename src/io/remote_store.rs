@@ -1,0 +1,1 @@
+//! Stores behind the `object_store` crate.
