@@ -3,6 +3,7 @@
 
 pub mod base;
 pub mod io;
+pub mod manifest;
 pub mod version;
 
 pub use base::error::{Error, ErrorKind, Result};
