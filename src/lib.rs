@@ -4,6 +4,7 @@
 pub mod base;
 pub mod io;
 pub mod manifest;
+pub mod read;
 pub mod version;
 
 pub use base::error::{Error, ErrorKind, Result};
