@@ -110,7 +110,7 @@ impl Run {
     }
 
     /// The run without the references in `removed`; itself when none of them is.
-    pub(super) fn without(&self, removed: &std::collections::HashSet<RefId>) -> Self {
+    pub(crate) fn without(&self, removed: &std::collections::HashSet<RefId>) -> Self {
         if self.0.iter().any(|r| removed.contains(&r.id())) {
             Self(Arc::new(self.0.iter().filter(|r| !removed.contains(&r.id())).cloned().collect()))
         } else {
