@@ -22,7 +22,7 @@ use crate::io::retry::Cancel;
 use crate::manifest::CheckpointKind;
 use crate::memtable::Memtable;
 use crate::read::Resolver;
-use crate::read::tree::Tree;
+use crate::read::Tree;
 use crate::{Error, ErrorKind, Result};
 
 /// A part of the checkpoint that a backend was restored from: one old subtask whose key groups overlap ours.

@@ -16,15 +16,19 @@ use super::environment::Inner;
 use super::segment_files::{SegmentFiles, SegmentSource};
 use super::states::StateTable;
 use crate::base::checksum;
+use crate::base::compression::Compression;
 use crate::base::ids::{CheckpointId, SegmentId, Sequence, WriterEpoch};
 use crate::base::key_group::KeyGroupRange;
 use crate::checkpoint::upload::{Uploader, Uploads};
+use crate::compaction::executor::OutputOptions;
+use crate::compaction::picker;
+use crate::compaction::plan::{Action, Plan};
 use crate::memtable::SealedEpoch;
-use crate::read::tree::Tree;
-use crate::segment::Segment;
-use crate::version::edit::Edit;
-use crate::version::segment_meta::SegmentMeta;
-use crate::version::tree::Version;
+use crate::read::Tree;
+use crate::segment::builder::SegmentOptions;
+use crate::segment::reader::Segment;
+use crate::version::{Edit, Place};
+use crate::version::Version;
 use crate::{Error, ErrorKind, Result};
 
 /// Who a backend is.
@@ -165,7 +169,7 @@ impl Shared {
         let mut current = self.current.lock();
         let version = current.tree.version().apply(edit)?;
         current.sources.extend(sources);
-        let tree = Arc::new(self.build_tree(version, Some(&current.tree), &current.sources)?);
+        let tree = Arc::new(self.build_tree(version, &current.tree, &current.sources)?);
         let live: HashSet<SegmentId> = tree.version().refs().map(|(_, _, r)| r.meta().id).collect();
         current.sources.retain(|id, source| {
             let is_live = live.contains(id);
@@ -187,15 +191,36 @@ impl Shared {
     pub fn build_tree(
         &self,
         version: Version,
-        previous: Option<&Tree>,
+        previous: &Tree,
         sources: &HashMap<SegmentId, Arc<SegmentSource>>,
     ) -> Result<Tree> {
-        Tree::build(version, previous, &mut |meta: &Arc<SegmentMeta>| {
+        Tree::new(version, previous, |r| {
+            let meta = r.meta();
             let source = sources
                 .get(&meta.id)
                 .ok_or_else(|| Error::internal(format!("segment {} of the tree has no source", meta.id)))?;
-            Ok(Arc::new(Segment::open(meta.clone(), source.clone(), self.env.cache.clone())))
+            Ok(Segment::open((**meta).clone(), source.clone(), self.env.cache.clone()))
         })
+    }
+
+    pub fn picker_options(&self) -> picker::Options {
+        let tuning = &self.env.tuning;
+        picker::Options {
+            base_bytes: tuning.level_base_bytes,
+            level0_runs: tuning.level_zero_runs,
+            ..picker::Options::default()
+        }
+    }
+
+    /// How a plan's outputs are written: raw while they stay in level 0, where they are merged again soon.
+    pub fn output_options(&self, plan: &Plan) -> OutputOptions {
+        let tuning = &self.env.tuning;
+        let compression = match plan.action {
+            Action::Rewrite(Place::Level(_)) => tuning.compression,
+            _ => Compression::None,
+        };
+        let segment = SegmentOptions { block_bytes: tuning.block_bytes, compression, sync: false };
+        OutputOptions { target_bytes: tuning.segment_bytes, segment }
     }
 
     /// Waits until `done`, looking whenever background work got somewhere. False at the deadline.

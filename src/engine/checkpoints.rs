@@ -14,8 +14,8 @@ use crate::checkpoint::ticket::TicketSender;
 use crate::checkpoint::upload::SegmentUpload;
 use crate::io::retry::Cancel;
 use crate::manifest::{self, CheckpointKind, Manifest};
-use crate::read::tree::Tree;
-use crate::version::tree::Version;
+use crate::read::Tree;
+use crate::version::Version;
 use crate::{Error, ErrorKind, Result};
 
 /// What the owner noted down at the freeze.
@@ -82,8 +82,9 @@ fn make_part(shared: &Shared, checkpoint: &PendingCheckpoint, tree: &Tree) -> Re
 /// Every segment of the tree once, with the bytes to upload.
 fn uploads_of(shared: &Shared, tree: &Tree) -> Result<Vec<SegmentUpload>> {
     let mut seen = HashMap::<SegmentId, SegmentUpload>::new();
-    for segment in tree.segments() {
-        let meta = segment.meta().clone();
+    for (_, _, r) in tree.version().refs() {
+        let meta = r.meta().clone();
+        let segment = tree.segment(meta.id).ok_or_else(|| Error::internal(format!("segment {} isn't open", meta.id)))?;
         seen.entry(meta.id).or_insert_with(|| SegmentUpload { meta, source: segment.source().clone() });
     }
     shared.check()?;

@@ -3,7 +3,6 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use parking_lot::Mutex;
 
@@ -17,7 +16,7 @@ use crate::base::key_group::{KeyGroupRange, check_parallelism};
 use crate::base::limits::{MAX_NAME_BYTES, MIN_MEMORY_BYTES};
 use crate::base::random::{Random, SeededRandom};
 use crate::cache::block_cache::BlockCache;
-use crate::cache::budget::Budget;
+use crate::cache::budget::{Budget, Purpose, Reservation};
 use crate::checkpoint::claim::Claim;
 use crate::checkpoint::completed::CompletedCheckpoint;
 use crate::checkpoint::coordinator::{Coordinator, CoordinatorSettings};
@@ -173,11 +172,11 @@ impl EnvironmentBuilder {
         let lock = self.files.lock(&self.directory)?;
         let store = match (self.store, self.store_url) {
             (Some(store), _) => store,
-            (None, Some(url)) => open_store(&url, true)?,
+            (None, Some(url)) => open_store(&url, true, self.clock.clone())?,
             (None, None) => {
                 let path = self.directory.join("checkpoints");
                 tracing::warn!(path = %path.display(), "no store given: checkpoints share the working directory's disk");
-                open_store(&path.to_string_lossy(), true)?
+                open_store(&path.to_string_lossy(), true, self.clock.clone())?
             }
         };
         let disk_bytes = match self.disk_bytes {
@@ -189,12 +188,14 @@ impl EnvironmentBuilder {
             None => default_executors()?,
         };
         let memory = MemoryPlan::of(self.memory_bytes);
+        let budget = Budget::new(self.memory_bytes);
         Ok(Environment {
             inner: Arc::new(Inner {
                 directory: self.directory,
                 memory,
-                budget: Arc::new(Budget::new(self.memory_bytes)),
-                cache: Arc::new(BlockCache::new(memory.cache_bytes)),
+                _reserved: memory.reserve(&budget)?,
+                budget,
+                cache: Arc::new(BlockCache::new(memory.cache_bytes)?),
                 disk: Arc::new(DiskBudget::new(disk_bytes)),
                 store,
                 files: self.files,
@@ -235,13 +236,23 @@ impl MemoryPlan {
     fn of(total_bytes: u64) -> Self {
         Self { total_bytes, memtable_bytes: total_bytes / 100 * 65, cache_bytes: total_bytes / 100 * 15 }
     }
+
+    fn reserve(self, budget: &Budget) -> Result<[Reservation; 2]> {
+        let buffers = self.total_bytes - self.memtable_bytes - self.cache_bytes;
+        Ok([
+            budget.try_reserve(Purpose::BlockCache, self.cache_bytes)?,
+            budget.try_reserve(Purpose::Flush, buffers)?,
+        ])
+    }
 }
 
 #[derive(Debug)]
 pub(super) struct Inner {
     pub directory: PathBuf,
     pub memory: MemoryPlan,
-    pub budget: Arc<Budget>,
+    pub budget: Budget,
+    /// The cache's share and that of background buffers, so that memtables can't take them.
+    _reserved: [Reservation; 2],
     pub cache: Arc<BlockCache>,
     pub disk: Arc<DiskBudget>,
     pub store: Arc<dyn Store>,
@@ -283,7 +294,7 @@ impl Environment {
             disk_bytes: None,
             store_url: None,
             store: None,
-            files: Arc::new(LocalFiles::default()),
+            files: Arc::new(LocalFiles::new()),
             clock: Arc::new(SystemClock),
             random: Arc::new(SeededRandom::from_system()),
             executors: None,
@@ -317,7 +328,7 @@ impl Environment {
     /// # Errors
     /// As [`Environment::latest_checkpoint`].
     pub fn completed_checkpoints(&self) -> Result<Vec<CompletedCheckpoint>> {
-        RootLog::open(self.inner.store.clone()).completed()
+        Ok(self.log().state()?.checkpoints)
     }
 
     /// Claims the root for this process's job, once: the first call appends a claim to the root log, which
@@ -327,11 +338,10 @@ impl Environment {
     /// Store errors.
     pub fn claim(&self) -> Result<Claim> {
         let mut claim = self.inner.claim.lock();
-        if let Some(claim) = &*claim {
-            return Ok(claim.clone());
+        if let Some(claim) = *claim {
+            return Ok(claim);
         }
-        let new = Coordinator::claim(self.inner.store.clone(), &*self.inner.clock, &*self.inner.random)?;
-        Ok(claim.insert(new).clone())
+        Ok(*claim.insert(Coordinator::claim(&self.log())?))
     }
 
     /// Works under a claim that another process of the job made ([`Claim::from_bytes`]).
@@ -343,7 +353,7 @@ impl Environment {
         match &*held {
             Some(held) if *held != claim => Err(Error::new(
                 crate::ErrorKind::AlreadyExists,
-                format!("this environment works under the claim of epoch {}", held.epoch()),
+                format!("this environment works under the claim of epoch {}", held.epoch),
             )),
             _ => {
                 *held = Some(claim);
@@ -360,16 +370,14 @@ impl Environment {
         for (operator, parallelism) in operators {
             check_parallelism(*parallelism, operator.max_parallelism)?;
         }
-        let expected = operators.iter().map(|(o, parallelism)| (o.name.clone(), *parallelism)).collect();
-        let inner = &self.inner;
-        Coordinator::open(
-            inner.store.clone(),
-            self.claim()?,
-            inner.clock.clone(),
-            inner.random.clone(),
-            expected,
-            inner.checkpoints.clone(),
-        )
+        let expected: Vec<_> = operators.iter().map(|(o, parallelism)| (o.name.clone(), *parallelism)).collect();
+        Coordinator::new(self.log(), self.claim()?, &expected, self.inner.checkpoints.clone())
+    }
+
+    /// The root log of the store.
+    #[must_use]
+    pub fn log(&self) -> RootLog {
+        RootLog::new(self.inner.store.clone(), self.inner.clock.clone(), self.inner.random.clone())
     }
 
     /// Opens the backend of one subtask: empty, or with its share of a completed checkpoint made at any

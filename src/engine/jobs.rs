@@ -3,20 +3,24 @@
 //! Each kind runs at most once at a time for a backend, except uploads. A job that fails leaves everything as it
 //! was; flushing is tried again when the owner or a waiter looks in, merging when the tree has changed.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::background::{FlushRequest, Shared};
 use super::checkpoints;
 use super::segment_files::SegmentSource;
-use crate::base::descriptor::Layout;
 use crate::base::ids::SegmentId;
-use crate::base::key;
-use crate::compaction::{self, picker};
+use crate::compaction::executor::{self, Outputs};
+use crate::compaction::picker;
+use crate::compaction::plan::Plan;
+use crate::compaction::rewrite::Rules;
 use crate::flush;
-use crate::version::edit::Edit;
+use crate::io::files::FileWriter;
+use crate::read::Tree;
+use crate::version::Edit;
 use crate::version::segment_meta::SegmentMeta;
-use crate::version::segment_ref::SegmentRef;
-use crate::{ErrorKind, Result};
+use crate::version::SegmentRef;
+use crate::{Error, ErrorKind, Result};
 
 /// Starts the flush job if there is something to flush and none runs.
 pub(super) fn start_flush(shared: &Arc<Shared>) {
@@ -62,7 +66,7 @@ fn run_flush(shared: &Arc<Shared>) {
 fn flush_one(shared: &Arc<Shared>, request: &Arc<FlushRequest>) -> Result<()> {
     let mut metas = Vec::new();
     let written = write_epoch(shared, request, &mut metas).and_then(|()| open_written(shared, &metas));
-    let (refs, sources) = written.inspect_err(|_| metas.iter().for_each(|meta| shared.files.discard(meta)))?;
+    let (refs, sources) = written.inspect_err(|_| metas.iter().for_each(|meta| shared.files.discard(meta.id)))?;
     let tree = shared.install(&Edit::flush(refs), sources, Some(request.epoch.last_sequence()))?;
     {
         let mut current = shared.current.lock();
@@ -78,24 +82,13 @@ fn flush_one(shared: &Arc<Shared>, request: &Arc<FlushRequest>) -> Result<()> {
 
 fn write_epoch(shared: &Shared, request: &FlushRequest, finished: &mut Vec<Arc<SegmentMeta>>) -> Result<()> {
     let states = shared.current.lock().states.clone();
-    let prefix_len = |encoded: &[u8]| prefix_len_of(&states, encoded);
     let tuning = &shared.env.tuning;
     let options = flush::Options { segment_bytes: tuning.segment_bytes, block_bytes: tuning.block_bytes };
     let mut new_file = || {
         let id = shared.next_segment_id();
         Ok((id, shared.files.create(id)?))
     };
-    flush::write_epoch(&request.epoch, &prefix_len, &options, &mut new_file, finished)
-}
-
-/// Length of the group prefix of an encoded key of a grouped state; `None` for single values.
-pub(super) fn prefix_len_of(states: &super::states::StateTable, encoded: &[u8]) -> Result<Option<usize>> {
-    let (_, id, _) = key::split_header(encoded)?;
-    match states.by_id(id) {
-        Some(d) if d.layout == Layout::Grouped => key::prefix_len(encoded, d.shape).map(Some),
-        Some(_) => Ok(None),
-        None => Err(crate::Error::internal(format!("a record of state {:08x}, which isn't registered", id.0))),
-    }
+    flush::write_epoch(&request.epoch, states.shapes(), &options, &mut new_file, finished)
 }
 
 type Opened = (Vec<Arc<SegmentRef>>, Vec<(SegmentId, Arc<SegmentSource>)>);
@@ -115,7 +108,7 @@ pub(super) fn start_compaction(shared: &Arc<Shared>) {
         if current.compacting || shared.is_closed() || shared.poison.get().is_some() {
             return;
         }
-        if picker::pick(current.tree.version(), &shared.picker_options()).is_none() {
+        if picker::pick(current.tree.version(), &shared.picker_options(), shared.now_ms()).is_none() {
             return;
         }
         current.compacting = true;
@@ -128,7 +121,7 @@ pub(super) fn start_compaction(shared: &Arc<Shared>) {
 fn run_compaction(shared: &Arc<Shared>) {
     let reset = Reset { shared, clear: |current| current.compacting = false };
     let tree = shared.current.lock().tree.clone();
-    let done = match picker::pick(tree.version(), &shared.picker_options()) {
+    let done = match picker::pick(tree.version(), &shared.picker_options(), shared.now_ms()) {
         Some(plan) if !shared.is_closed() => compact_one(shared, &tree, &plan),
         _ => return,
     };
@@ -149,11 +142,36 @@ fn run_compaction(shared: &Arc<Shared>) {
     }
 }
 
-fn compact_one(shared: &Arc<Shared>, tree: &crate::read::tree::Tree, plan: &picker::Plan) -> Result<()> {
+fn compact_one(shared: &Arc<Shared>, tree: &Tree, plan: &Plan) -> Result<()> {
     let states = shared.current.lock().states.clone();
-    let outcome = compaction::executor::run(/* see executor */ shared, tree, plan, &states)?;
-    let _ = outcome;
-    Ok(())
+    let rules = Rules {
+        now_ms: shared.now_ms(),
+        operators: states.operators(),
+        shapes: states.shapes(),
+        dropped: &HashSet::new(),
+    };
+    let mut cancelled = |_bytes: u64| {
+        if shared.is_closed() { Err(Error::new(ErrorKind::Aborted, "the backend was closed")) } else { Ok(()) }
+    };
+    let mut outputs = NewSegments(shared);
+    let outcome = executor::run(plan, tree, rules, shared.output_options(plan), &mut outputs, &mut cancelled)?;
+    let opened = open_written(shared, &outcome.created);
+    let (_, sources) = opened.inspect_err(|_| outcome.created.iter().for_each(|meta| shared.files.discard(meta.id)))?;
+    shared.install(&outcome.edit, sources, None).map(drop)
+}
+
+/// Segment files of a compaction.
+struct NewSegments<'a>(&'a Shared);
+
+impl Outputs for NewSegments<'_> {
+    fn create(&mut self) -> Result<(SegmentId, Box<dyn FileWriter>)> {
+        let id = self.0.next_segment_id();
+        Ok((id, self.0.files.create(id)?))
+    }
+
+    fn remove(&mut self, id: SegmentId) {
+        self.0.files.discard(id);
+    }
 }
 
 /// Clears a job's flag however the job ends.

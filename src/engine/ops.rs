@@ -7,9 +7,9 @@ use super::states::RawState;
 use super::value::Value;
 use crate::base::descriptor::Layout;
 use crate::base::key::{self, KeyParts};
-use crate::base::record::{ExpiryMs, NEVER};
-use crate::memtable::{Below, Lookup, MemKey, Probe};
-use crate::read::tree::Tree;
+use crate::base::record::{ExpiryMs, Kind, NEVER, Record};
+use crate::memtable::{Base, Below, Lookup, MemKey, Probe};
+use crate::read::{Lookup as Newer, Tree};
 use crate::{Error, ErrorKind, Result};
 
 /// What the encoded key in `Backend::key` is.
@@ -37,8 +37,12 @@ impl Encoded {
 fn below(tree: &Tree, key: &[u8], encoded: Encoded) -> Below {
     match encoded.layout {
         _ if tree.version().is_empty() => Below::NothingAtPrefix,
-        Layout::Grouped if tree.nothing_below(key.get(..encoded.prefix_len).unwrap_or(key)) => Below::NothingAtPrefix,
-        _ => Below::Unknown,
+        Layout::Grouped => match tree.nothing_below(key.get(..encoded.prefix_len).unwrap_or(key)) {
+            Ok(true) => Below::NothingAtPrefix,
+            // A corrupt filter shows its error when it is read.
+            Ok(false) | Err(_) => Below::Unknown,
+        },
+        Layout::Single => Below::Unknown,
     }
 }
 
@@ -88,10 +92,19 @@ impl Backend {
     #[cold]
     fn get_cold(&mut self, encoded: Encoded) -> Result<Option<Value<'_>>> {
         self.resolver.now_ms = self.shared.now_ms();
-        let found = self.tree.get(&self.key, encoded.group_prefix(), &self.resolver)?;
+        let found = self.tree.get(&self.key, encoded.group_prefix(), Newer::default(), &self.resolver)?;
         match found {
             Some(visible) => {
-                self.memtable.promote(encoded.mem_key(&self.key), &visible.value, visible.expiry, visible.sequence);
+                let adopted = self.memtable.adopted_sequence();
+                // The adopted sequence stands for that of the record, which is none greater.
+                let record = Record {
+                    key: &self.key,
+                    sequence: adopted,
+                    kind: Kind::Put,
+                    expiry: visible.expiry,
+                    value: &visible.value,
+                };
+                self.memtable.promote(encoded.mem_key(&self.key), &record, adopted);
                 Ok(Some(Value::block(visible.value)))
             }
             None => {
@@ -109,7 +122,7 @@ impl Backend {
             return Err(Error::internal("operands that were there are gone"));
         };
         let below = match chain.base {
-            crate::memtable::Base::Below => self.tree.get(&self.key, encoded.group_prefix(), &self.resolver)?,
+            Base::Below => self.tree.get(&self.key, encoded.group_prefix(), Newer::default(), &self.resolver)?,
             _ => None,
         };
         let (_, state, _) = key::split_header(&self.key)?;

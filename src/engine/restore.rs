@@ -22,9 +22,8 @@ use crate::checkpoint::upload::StoreUploader;
 use crate::io::names::encode_part;
 use crate::io::store::Store;
 use crate::memtable::{Memtable, MemtableConfig};
-use crate::read::tree::Tree;
-use crate::version::merge::merge_parents;
-use crate::version::tree::Version;
+use crate::read::Tree;
+use crate::version::{Version, merge_parents};
 use crate::{Error, Result};
 
 /// What the old subtasks leave to a new one.
@@ -46,6 +45,10 @@ pub(super) fn open_backend(
 ) -> Result<Backend> {
     let inner = &env.inner;
     let claim = env.claim()?;
+    if let Some(checkpoint) = from {
+        // Until this job has a checkpoint of its own, it lives on that one.
+        env.log().pin_for_restore(&claim, checkpoint.id())?;
+    }
     let inheritance = inherit(&*inner.store, operator, groups, from)?;
     let identity = Identity {
         operator: operator.name().to_owned(),
@@ -116,7 +119,7 @@ fn attach_tree(shared: &Shared, version: Version) -> Result<()> {
         }
     }
     let mut current = shared.current.lock();
-    current.tree = Arc::new(shared.build_tree(version, None, &current.sources)?);
+    current.tree = Arc::new(shared.build_tree(version, &Tree::default(), &current.sources)?);
     Ok(())
 }
 

@@ -11,7 +11,7 @@ use crate::base::descriptor::Layout;
 use crate::base::key::{KeyParts, KeyRange, prefix_end};
 use crate::base::key_group::KeyGroup;
 use crate::memtable::{UserKeyBounds, ViewId};
-use crate::read::tree::Tree;
+use crate::read::Tree;
 use crate::read::{MergeCursor, PrefixDeletes, Resolver, VisibleCursor};
 use crate::{Error, Result};
 
@@ -166,7 +166,7 @@ impl<'a> Source<'a, '_> {
             deleted = deleted.max(self.tree.prefix_delete(self.prefix)?);
             let range = key_range(self.prefix, self.bounds);
             if !range.is_empty() {
-                sources.extend(self.tree.cursors(&range, self.direction));
+                sources.extend(self.tree.cursors(&range, self.direction, true));
             }
         }
         let merged = MergeCursor::new(sources, self.direction);

@@ -172,10 +172,13 @@ impl SegmentFiles {
         Ok(Box::new(BudgetedWriter { inner: Some(inner), files: self.clone(), path, written_bytes: 0 }))
     }
 
-    /// Gives up a file that was begun or finished but belongs to no version.
-    pub fn discard(&self, meta: &SegmentMeta) {
-        if self.files.remove(&self.path(meta.id)).is_ok() {
-            self.disk.give_back(meta.length_bytes);
+    /// Gives up a finished file that belongs to no version. One that was only begun goes with its writer.
+    pub fn discard(&self, id: SegmentId) {
+        let path = self.path(id);
+        let Ok(file) = self.files.open(&path) else { return };
+        match self.files.remove(&path) {
+            Ok(()) => self.disk.give_back(file.len()),
+            Err(error) => tracing::warn!(%error, "a segment file that nobody needs stays behind"),
         }
     }
 

@@ -7,6 +7,7 @@ use crate::base::descriptor::{Layout, StateDescriptor};
 use crate::base::ids::StateId;
 use crate::base::limits::MAX_NAME_BYTES;
 use crate::base::merge_operator::{MergeOperator, MergeOperators};
+use crate::read::Shapes;
 use crate::{Error, ErrorKind, Result};
 
 /// Token of a registered state. It borrows nothing; using it with another backend is an error.
@@ -30,6 +31,7 @@ pub struct StateTable {
     descriptors: Vec<Arc<StateDescriptor>>,
     by_id: HashMap<StateId, u32>,
     operators: MergeOperators,
+    shapes: Shapes,
 }
 
 impl StateTable {
@@ -80,11 +82,6 @@ impl StateTable {
         }
     }
 
-    /// The descriptor of `id`.
-    pub fn by_id(&self, id: StateId) -> Option<&Arc<StateDescriptor>> {
-        self.by_id.get(&id).and_then(|index| self.descriptors.get(*index as usize))
-    }
-
     /// All descriptors, in order of registration.
     pub fn descriptors(&self) -> &[Arc<StateDescriptor>] {
         &self.descriptors
@@ -93,6 +90,11 @@ impl StateTable {
     /// The registered merge operators.
     pub fn operators(&self) -> &MergeOperators {
         &self.operators
+    }
+
+    /// How the keys of each state are built.
+    pub fn shapes(&self) -> &Shapes {
+        &self.shapes
     }
 
     fn find(&self, descriptor: &StateDescriptor) -> Result<Option<u32>> {
@@ -113,6 +115,7 @@ impl StateTable {
         let index = u32::try_from(self.descriptors.len())
             .map_err(|_| Error::new(ErrorKind::ResourceExhausted, "more than 2^32 states"))?;
         self.by_id.insert(descriptor.id(), index);
+        self.shapes.insert(descriptor.id(), descriptor.shape, descriptor.layout);
         self.descriptors.push(Arc::new(descriptor));
         Ok(index)
     }

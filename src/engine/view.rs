@@ -10,7 +10,7 @@ use crate::base::ids::Sequence;
 use crate::base::key::{self, KeyParts, KeyRange};
 use crate::base::key_group::KeyGroup;
 use crate::memtable::SealedEpoch;
-use crate::read::tree::Tree;
+use crate::read::Tree;
 use crate::read::{MergeCursor, PrefixDeletes, Resolver, VisibleCursor};
 use crate::Result;
 
@@ -117,7 +117,7 @@ impl ReadView {
         for epoch in &self.epochs {
             sources.push(Box::new(epoch.cursor(range, Direction::Forward)));
         }
-        sources.extend(self.tree.cursors(range, Direction::Forward));
+        sources.extend(self.tree.cursors(range, Direction::Forward, false));
         let merged = MergeCursor::new(sources, Direction::Forward);
         VisibleCursor::new(merged, Direction::Forward, self.resolver.clone(), prefix_deletes)
     }

@@ -14,3 +14,4 @@ pub mod open_store;
 pub mod remote_store;
 pub mod retry;
 pub mod store;
+pub mod stored_object;

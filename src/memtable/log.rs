@@ -70,6 +70,7 @@ pub(super) struct Log {
     next_birth: u32,
     pub(super) pool: PagePool,
     open_bytes: u64,
+    pages_taken: u64,
     clean_cache_bytes: u64,
 }
 
@@ -87,10 +88,16 @@ impl Log {
             next_birth: 0,
             pool,
             open_bytes: 0,
+            pages_taken: 0,
             clean_cache_bytes: 0,
         }
     }
 
+    pub(super) fn pages_taken(&self) -> u64 {
+        self.pages_taken
+    }
+
+    #[inline]
     pub(super) fn open_bytes(&self) -> u64 {
         self.open_bytes
     }
@@ -189,6 +196,7 @@ impl Log {
         let index = self.containers[open as usize].pages().len() as u32;
         self.register(&mut page, open, index)?;
         self.open_bytes += page.bytes().len() as u64;
+        self.pages_taken += 1;
         // A record that fills most of a page of its own leaves the page before it open.
         if size <= self.pool.page_bytes() / 2 || self.filling.is_none() && size <= self.pool.page_bytes() {
             self.filling = Some(index);

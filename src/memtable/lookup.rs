@@ -4,7 +4,8 @@ use smallvec::SmallVec;
 
 use crate::base::merge_operator::{self, MergeOperator};
 use crate::base::operands;
-use crate::base::record::Record;
+use crate::base::record::{ExpiryMs, Record};
+use super::location::Location;
 use crate::{Error, Result};
 
 /// What memory says about a key.
@@ -20,6 +21,28 @@ pub enum Lookup<'a> {
     /// Memory says nothing: read the version.
     Unknown,
 }
+
+/// As [`Lookup`], borrowing nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Probe {
+    /// A value that stops being visible at `expiry`.
+    Value {
+        /// Where it lies.
+        at: ValueAt,
+        /// When it expires.
+        expiry: ExpiryMs,
+    },
+    /// The key is absent. Nothing below matters.
+    Absent,
+    /// Operands that have not been folded: see [`super::Memtable::lookup`].
+    Operands,
+    /// Memory says nothing: read the version.
+    Unknown,
+}
+
+/// Where a value lies in memory, until the next write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ValueAt(pub(super) Location);
 
 /// What the operands in memory apply to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

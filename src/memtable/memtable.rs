@@ -255,6 +255,14 @@ impl Memtable {
         self.log.open_bytes()
     }
 
+    /// Pages that writes have taken since the memtable was made: a write after which it has grown is the time to
+    /// look after memory.
+    #[inline]
+    #[must_use]
+    pub fn pages_taken(&self) -> u64 {
+        self.log.pages_taken()
+    }
+
     /// The newest record in memory of a key outside groups.
     #[inline]
     pub(super) fn find_single(&self, hash: u64, key: &[u8]) -> Option<Location> {

@@ -61,7 +61,7 @@ mod model_tests;
 mod replay_tests;
 
 pub use key::{Below, MemKey};
-pub use lookup::{Base, GroupInfo, Lookup, OperandChain};
+pub use lookup::{Base, GroupInfo, Lookup, OperandChain, Probe, ValueAt};
 pub use memtable::{Memtable, MemtableConfig, MemtableStats, Trash, ViewId};
 pub use scan::{ALL_USER_KEYS, GroupScan, UserKeyBounds};
 pub use sealed::{EpochCursor, SealedEpoch};

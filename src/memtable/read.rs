@@ -12,7 +12,7 @@ use super::group::Group;
 use super::key::MemKey;
 use super::location::{Location, Slot};
 use super::log::Previous;
-use super::lookup::{Base, GroupInfo, Lookup, OperandChain};
+use super::lookup::{Base, GroupInfo, Lookup, OperandChain, Probe, ValueAt};
 use super::memtable::{Memtable, Sight, ViewId};
 
 impl Memtable {
@@ -50,6 +50,54 @@ impl Memtable {
             Kind::Put | Kind::Delete => Lookup::Record(record),
             Kind::Merge | Kind::PrefixDelete => self.resolve(location, None, self.now()),
         }
+    }
+
+    /// As [`Memtable::lookup`], but borrowing nothing: a value is then had by [`Memtable::value`], as long as
+    /// nothing was written.
+    #[inline]
+    #[must_use]
+    pub fn probe(&self, key: MemKey<'_>) -> Probe {
+        let found = match key.layout() {
+            Layout::Single => self.singles.find(key.hash(), |location| self.log.key_is(location, key.bytes())),
+            Layout::Grouped => return self.probe_member(key),
+        };
+        let Some(slot) = found else { return Probe::Unknown };
+        self.touch(slot);
+        let location = slot.get().location();
+        let header = self.log.header(location);
+        match header.kind() {
+            Kind::Put => Probe::Value { at: ValueAt(location), expiry: self.log.record(location).expiry },
+            Kind::Delete => Probe::Absent,
+            Kind::Merge if header.sequence <= self.adopted => Probe::Unknown,
+            Kind::Merge => Probe::Operands,
+            Kind::PrefixDelete => Probe::Absent,
+        }
+    }
+
+    fn probe_member(&self, key: MemKey<'_>) -> Probe {
+        let Some(id) = self.groups.find(key.prefix()) else { return Probe::Unknown };
+        let group = self.groups.get(id);
+        let now = self.now();
+        let Some(slot) = group.members.find(&self.log, key.user_key()) else {
+            return if group.complete_at(now.sequence) { Probe::Absent } else { Probe::Unknown };
+        };
+        self.touch(slot);
+        let location = slot.get().location();
+        match self.resolve(location, Some(group), now) {
+            Lookup::Record(record) if record.kind == Kind::Put => {
+                Probe::Value { at: ValueAt(location), expiry: record.expiry }
+            }
+            Lookup::Record(_) | Lookup::Absent => Probe::Absent,
+            Lookup::Operands(_) => Probe::Operands,
+            Lookup::Unknown => Probe::Unknown,
+        }
+    }
+
+    /// The value that [`Memtable::probe`] found, nothing written since.
+    #[inline]
+    #[must_use]
+    pub fn value(&self, at: ValueAt) -> &[u8] {
+        self.log.record(at.0).value
     }
 
     /// What memory says about `key` as of `view`; [`Lookup::Unknown`] refers to the version that was
@@ -125,7 +173,7 @@ impl Memtable {
     }
 
     /// Sequence of the newest prefix delete of `group` that `sight` sees, 0 for none.
-    fn buried_at(&self, group: Option<&Group>, sight: Sight) -> u64 {
+    pub(super) fn buried_at(&self, group: Option<&Group>, sight: Sight) -> u64 {
         let Some(tombstone) = group.and_then(|group| group.tombstone) else { return 0 };
         let mut location = tombstone.location;
         loop {

@@ -6,6 +6,7 @@ use smallvec::SmallVec;
 
 use crate::Result;
 use crate::base::cursor::{Direction, RecordCursor};
+use crate::base::ids::Sequence;
 use crate::base::record::Record;
 
 use super::group::{Group, MemberIter};
@@ -88,6 +89,13 @@ impl GroupScan<'_> {
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.complete
+    }
+
+    /// Sequence of the newest prefix delete of the group in memory, 0 for none. What the version holds under the
+    /// prefix and is older is gone.
+    #[must_use]
+    pub fn prefix_delete(&self) -> Sequence {
+        self.memtable.buried_at(self.group, self.sight)
     }
 
     /// Finds the next member that shows something.
