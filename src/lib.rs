@@ -16,6 +16,24 @@ pub mod manifest;
 pub mod memtable;
 pub mod read;
 pub mod segment;
+pub mod state;
 pub mod version;
 
 pub use base::error::{Error, ErrorKind, Result};
+pub use checkpoint::claim::Claim;
+pub use checkpoint::completed::CompletedCheckpoint;
+pub use checkpoint::coordinator::{Begin, Coordinator, CoordinatorSettings};
+pub use checkpoint::part::CheckpointPart;
+pub use checkpoint::ticket::Ticket;
+pub use engine::backend::{Backend, RestoredPart};
+pub use engine::environment::{Environment, EnvironmentBuilder, Operator, Subtask};
+pub use engine::scan::{Cursor, Prefix, Scan};
+pub use engine::states::RawState;
+pub use engine::tuning::Tuning;
+pub use engine::value::Value;
+pub use engine::view::{ReadView, ViewEntry};
+pub use manifest::CheckpointKind;
+pub use state::{
+    Address, AggregatingState, Aggregator, Codec, KeyedState, ListState, MapState, OrderedCodec, ReducingState, Serde,
+    StateBuilder, TimeDomain, Timer, TimerService, ValueState,
+};
