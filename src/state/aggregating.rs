@@ -6,7 +6,8 @@ use super::address::Address;
 use super::codec::Codec;
 use super::value::ValueState;
 use crate::Result;
-use crate::engine::backend::Backend;
+use crate::base::key_group::KeyGroupRange;
+use crate::engine::backend::{Backend, ReadView};
 
 /// How inputs become an accumulator, and an accumulator a result.
 ///
@@ -142,5 +143,20 @@ impl<K: Codec, A: Aggregator, N: Codec> AggregatingState<K, A, N> {
         K: Borrow<Q>,
     {
         self.value.merge_namespaces(backend, key, target, sources, |a, b| self.aggregator.merge(a, b))
+    }
+
+    /// Calls `visit` with every (key, namespace, result) of a view in `groups`.
+    ///
+    /// # Errors
+    /// As [`ValueState::for_each`].
+    pub fn for_each(
+        self,
+        view: &ReadView,
+        groups: KeyGroupRange,
+        mut visit: impl FnMut(K, N, A::Output) -> Result<()>,
+    ) -> Result<()> {
+        self.value.for_each(view, groups, |key, namespace, accumulator| {
+            visit(key, namespace, self.aggregator.result(accumulator))
+        })
     }
 }

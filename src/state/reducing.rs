@@ -7,7 +7,8 @@ use super::codec::Codec;
 use super::token;
 use super::value::ValueState;
 use crate::Result;
-use crate::engine::backend::Backend;
+use crate::base::key_group::KeyGroupRange;
+use crate::engine::backend::{Backend, ReadView};
 
 /// Token of a state into whose one value a function folds what is added: sums, maxima, unions.
 ///
@@ -83,5 +84,18 @@ impl<K: Codec, V: Codec, N: Codec> ReducingState<K, V, N> {
         K: Borrow<Q>,
     {
         self.value.merge_namespaces(backend, key, target, sources, self.fold)
+    }
+
+    /// Calls `visit` with every (key, namespace, folded value) of a view in `groups`.
+    ///
+    /// # Errors
+    /// As [`ValueState::for_each`].
+    pub fn for_each(
+        self,
+        view: &ReadView,
+        groups: KeyGroupRange,
+        visit: impl FnMut(K, N, V) -> Result<()>,
+    ) -> Result<()> {
+        self.value.for_each(view, groups, visit)
     }
 }
