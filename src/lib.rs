@@ -1,8 +1,5 @@
 //! Highwater: a state backend for stream processors.
-#![cfg_attr(
-    test,
-    allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods)
-)]
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods))]
 
 pub mod base;
 pub mod block;
@@ -25,13 +22,10 @@ pub use checkpoint::completed::CompletedCheckpoint;
 pub use checkpoint::coordinator::{Begin, Coordinator, CoordinatorSettings};
 pub use checkpoint::part::CheckpointPart;
 pub use checkpoint::ticket::Ticket;
-pub use engine::backend::{Backend, RestoredPart};
-pub use engine::environment::{Environment, EnvironmentBuilder, Operator, Subtask};
-pub use engine::scan::{Cursor, Prefix, Scan};
-pub use engine::states::RawState;
-pub use engine::tuning::Tuning;
-pub use engine::value::Value;
-pub use engine::view::{ReadView, ViewEntry};
+pub use engine::{
+    Backend, Cursor, Environment, EnvironmentBuilder, Operator, Prefix, RawState, ReadView, RestoredPart, Scan,
+    Subtask, Tuning, Value, ViewEntry,
+};
 pub use manifest::CheckpointKind;
 pub use state::{
     Address, AggregatingState, Aggregator, Codec, KeyedState, ListState, MapState, OrderedCodec, ReducingState, Serde,

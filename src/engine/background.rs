@@ -27,8 +27,8 @@ use crate::memtable::SealedEpoch;
 use crate::read::Tree;
 use crate::segment::builder::SegmentOptions;
 use crate::segment::reader::Segment;
-use crate::version::{Edit, Place};
 use crate::version::Version;
+use crate::version::{Edit, Place};
 use crate::{Error, ErrorKind, Result};
 
 /// Who a backend is.
@@ -139,11 +139,9 @@ impl Shared {
     pub fn check(&self) -> Result<()> {
         match self.poison.get() {
             None => Ok(()),
-            Some(error) => Err(Error::with_source(
-                ErrorKind::Poisoned,
-                format!("{self:?} stopped after: {error}"),
-                error.clone(),
-            )),
+            Some(error) => {
+                Err(Error::with_source(ErrorKind::Poisoned, format!("{self:?} stopped after: {error}"), error.clone()))
+            }
         }
     }
 

@@ -84,7 +84,8 @@ fn uploads_of(shared: &Shared, tree: &Tree) -> Result<Vec<SegmentUpload>> {
     let mut seen = HashMap::<SegmentId, SegmentUpload>::new();
     for (_, _, r) in tree.version().refs() {
         let meta = r.meta().clone();
-        let segment = tree.segment(meta.id).ok_or_else(|| Error::internal(format!("segment {} isn't open", meta.id)))?;
+        let segment =
+            tree.segment(meta.id).ok_or_else(|| Error::internal(format!("segment {} isn't open", meta.id)))?;
         seen.entry(meta.id).or_insert_with(|| SegmentUpload { meta, source: segment.source().clone() });
     }
     shared.check()?;

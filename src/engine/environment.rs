@@ -239,10 +239,7 @@ impl MemoryPlan {
 
     fn reserve(self, budget: &Budget) -> Result<[Reservation; 2]> {
         let buffers = self.total_bytes - self.memtable_bytes - self.cache_bytes;
-        Ok([
-            budget.try_reserve(Purpose::BlockCache, self.cache_bytes)?,
-            budget.try_reserve(Purpose::Flush, buffers)?,
-        ])
+        Ok([budget.try_reserve(Purpose::BlockCache, self.cache_bytes)?, budget.try_reserve(Purpose::Flush, buffers)?])
     }
 }
 

@@ -18,8 +18,8 @@ use crate::flush;
 use crate::io::files::FileWriter;
 use crate::read::Tree;
 use crate::version::Edit;
-use crate::version::segment_meta::SegmentMeta;
 use crate::version::SegmentRef;
+use crate::version::segment_meta::SegmentMeta;
 use crate::{Error, ErrorKind, Result};
 
 /// Starts the flush job if there is something to flush and none runs.

@@ -7,17 +7,25 @@
 //! Read [`backend`] for the owner's side, [`background`] for what it shares with workers, [`jobs`] for what they do, and
 //! [`checkpoints`] for how a checkpoint is made.
 
-pub mod backend;
+mod backend;
 mod background;
 mod checkpoints;
-pub mod environment;
+mod environment;
 mod jobs;
 mod ops;
 mod pressure;
 mod restore;
-pub mod scan;
+mod scan;
 mod segment_files;
-pub mod states;
-pub mod tuning;
-pub mod value;
-pub mod view;
+mod states;
+mod tuning;
+mod value;
+mod view;
+
+pub use backend::{Backend, RestoredPart};
+pub use environment::{Environment, EnvironmentBuilder, Operator, Subtask};
+pub use scan::{Cursor, Prefix, Scan};
+pub use states::RawState;
+pub use tuning::Tuning;
+pub use value::Value;
+pub use view::{ReadView, ViewEntry};

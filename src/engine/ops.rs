@@ -55,7 +55,10 @@ impl Backend {
             return Err(self.foreign_group(parts.group));
         }
         if descriptor.layout == Layout::Single && !parts.user_key.is_empty() {
-            return Err(Error::invalid(format!("state `{}` holds single values, which have no user key", descriptor.name)));
+            return Err(Error::invalid(format!(
+                "state `{}` holds single values, which have no user key",
+                descriptor.name
+            )));
         }
         let prefix_len = key::encode(&mut self.key, state.id, descriptor.shape, parts)?;
         Ok(Encoded { layout: descriptor.layout, prefix_len, ttl_ms: descriptor.ttl_ms })
@@ -63,7 +66,11 @@ impl Backend {
 
     #[cold]
     fn foreign_group(&self, group: u16) -> Error {
-        Error::invalid(format!("key group {group} is outside {}, the key groups of {:?}", self.key_groups(), self.shared))
+        Error::invalid(format!(
+            "key group {group} is outside {}, the key groups of {:?}",
+            self.key_groups(),
+            self.shared
+        ))
     }
 
     /// The value of a key, if it has one that hasn't expired.
@@ -199,8 +206,7 @@ impl Backend {
         let expiry = self.expiry_of(encoded);
         let pages = self.memtable.pages_taken();
         let (tree, bytes) = (&self.tree, self.key.as_slice());
-        let written =
-            self.memtable.put(encoded.mem_key(bytes), value, expiry, || below(tree, bytes, encoded));
+        let written = self.memtable.put(encoded.mem_key(bytes), value, expiry, || below(tree, bytes, encoded));
         if let Err(error) = written {
             return self.refused(error);
         }
@@ -237,9 +243,9 @@ impl Backend {
         let now_ms = self.shared.now_ms();
         let pages = self.memtable.pages_taken();
         let (tree, bytes) = (&self.tree, self.key.as_slice());
-        let written = self.memtable.merge(encoded.mem_key(bytes), operand, operator.as_deref(), now_ms, || {
-            below(tree, bytes, encoded)
-        });
+        let written = self
+            .memtable
+            .merge(encoded.mem_key(bytes), operand, operator.as_deref(), now_ms, || below(tree, bytes, encoded));
         match written {
             Ok(_) => self.end_write(pages),
             Err(error) => self.refused(error),
@@ -290,4 +296,3 @@ impl Backend {
         Err(Error::with_source(ErrorKind::Backpressure, format!("{:?}: out of memory for writes", self.shared), error))
     }
 }
-

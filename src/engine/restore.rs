@@ -6,8 +6,8 @@
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
-use super::background::{Current, Identity, Shared};
 use super::backend::{Backend, RestoredPart};
+use super::background::{Current, Identity, Shared};
 use super::environment::{Environment, Inner, Operator, Subtask};
 use super::jobs;
 use super::segment_files::{SegmentFiles, SegmentSource};
@@ -83,14 +83,8 @@ pub(super) fn open_backend(
         compaction_error: None,
         checkpoints: BTreeMap::new(),
     };
-    let shared = Shared::new(
-        inner.clone(),
-        identity,
-        files,
-        Arc::new(uploader),
-        current,
-        inheritance.time_high_water_ms,
-    );
+    let shared =
+        Shared::new(inner.clone(), identity, files, Arc::new(uploader), current, inheritance.time_high_water_ms);
     let shared = Arc::new(shared);
     attach_tree(&shared, inheritance.version)?;
     if inner.eager_restore {

@@ -170,8 +170,7 @@ impl<'a> Source<'a, '_> {
             }
         }
         let merged = MergeCursor::new(sources, self.direction);
-        let cursor =
-            VisibleCursor::new(merged, self.direction, self.resolver.clone(), PrefixDeletes::Known(deleted));
+        let cursor = VisibleCursor::new(merged, self.direction, self.resolver.clone(), PrefixDeletes::Known(deleted));
         Ok(Scan { cursor, prefix_len: self.prefix.len(), started: false })
     }
 }
@@ -191,16 +190,19 @@ pub struct Cursor {
 }
 
 impl Cursor {
-    /// The next user key and value; `None` at the end. `backend` must be the one that opened the cursor.
+    /// Puts the next user key and value into the buffers; false at the end. `backend` must be the one that opened
+    /// the cursor.
     ///
     /// # Errors
     /// As [`Scan::next`]; a later call tries again.
-    pub fn next(&mut self, backend: &mut Backend) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
+    pub fn next(&mut self, backend: &mut Backend, user_key: &mut Vec<u8>, value: &mut Vec<u8>) -> Result<bool> {
         backend.shared.check()?;
         if self.chunk.is_empty() && !self.ended {
             self.read_ahead(backend)?;
         }
-        Ok(self.chunk.pop())
+        let Some((next_key, next_value)) = self.chunk.pop() else { return Ok(false) };
+        (*user_key, *value) = (next_key, next_value);
+        Ok(true)
     }
 
     /// Gives up the cursor and what is kept for it.

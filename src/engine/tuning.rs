@@ -43,7 +43,11 @@ impl Tuning {
     /// `InvalidArgument` naming the value that makes no sense.
     pub(super) fn check(&self) -> Result<()> {
         let check = |name: &str, value: u64, least: u64| {
-            if value >= least { Ok(()) } else { Err(Error::invalid(format!("tuning: {name} {value} is below {least}"))) }
+            if value >= least {
+                Ok(())
+            } else {
+                Err(Error::invalid(format!("tuning: {name} {value} is below {least}")))
+            }
         };
         check("page_bytes", self.page_bytes as u64, 4096)?;
         check("epoch_bytes", self.epoch_bytes, 1024)?;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::backend::Backend;
 use super::states::{RawState, StateTable};
+use crate::Result;
 use crate::base::cursor::{Direction, RecordCursor};
 use crate::base::descriptor::Layout;
 use crate::base::ids::Sequence;
@@ -12,7 +13,6 @@ use crate::base::key_group::KeyGroup;
 use crate::memtable::SealedEpoch;
 use crate::read::Tree;
 use crate::read::{MergeCursor, PrefixDeletes, Resolver, VisibleCursor};
-use crate::Result;
 
 /// A version and the sealed epochs above it. `Send + Sync`; it sees nothing that is written later. Holding one keeps
 /// its epochs in memory and its files on disk.
@@ -128,4 +128,3 @@ const _: fn() = || {
     fn is_send_and_sync<T: Send + Sync>() {}
     is_send_and_sync::<ReadView>();
 };
-

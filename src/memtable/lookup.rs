@@ -2,10 +2,10 @@
 
 use smallvec::SmallVec;
 
+use super::location::Location;
 use crate::base::merge_operator::{self, MergeOperator};
 use crate::base::operands;
 use crate::base::record::{ExpiryMs, Record};
-use super::location::Location;
 use crate::{Error, Result};
 
 /// What memory says about a key.

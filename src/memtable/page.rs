@@ -84,14 +84,7 @@ impl PagePool {
         let reservation = self.budget.try_reserve(Purpose::Memtable, size as u64).map_err(|e| {
             Error::with_source(ErrorKind::Backpressure, format!("memtable: no memory for a page of {size} bytes"), e)
         })?;
-        Ok(Page {
-            bytes: vec![0; size].into_boxed_slice(),
-            used: 0,
-            live: 0,
-            id: 0,
-            birth: 0,
-            reservation,
-        })
+        Ok(Page { bytes: vec![0; size].into_boxed_slice(), used: 0, live: 0, id: 0, birth: 0, reservation })
     }
 
     /// Takes back a page that nobody reads any more.

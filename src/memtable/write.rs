@@ -305,8 +305,13 @@ impl Memtable {
         let mut scratch = std::mem::take(&mut self.scratch);
         scratch.clear();
         scratch.extend_from_slice(self.log.record(location).value);
-        let write =
-            Write { kind: header.kind(), expiry: NEVER, value: [&scratch, suffix], spare: len.clamp(16, 1 << 20), prev };
+        let write = Write {
+            kind: header.kind(),
+            expiry: NEVER,
+            value: [&scratch, suffix],
+            spare: len.clamp(16, 1 << 20),
+            prev,
+        };
         let result = self.supersede(key, place, location, &header, &write);
         self.scratch = scratch;
         result

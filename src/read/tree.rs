@@ -235,12 +235,7 @@ impl Tree {
     /// [`MergeCursor`](super::MergeCursor) takes behind the cursors of newer sources. The cursors own what they
     /// read from, so they outlive the tree. An error on the way to a first record sticks in its cursor.
     #[must_use]
-    pub fn cursors<'a>(
-        &self,
-        range: &KeyRange,
-        direction: Direction,
-        fill: bool,
-    ) -> Vec<Box<dyn RecordCursor + 'a>> {
+    pub fn cursors<'a>(&self, range: &KeyRange, direction: Direction, fill: bool) -> Vec<Box<dyn RecordCursor + 'a>> {
         let overlapping = self.runs.iter().filter(|open| open.run.overlaps(range));
         let cursor = |open: &OpenRun| RunCursor::new(open.clone(), range.clone(), direction, fill);
         overlapping.map(|open| Box::new(cursor(open)) as Box<dyn RecordCursor + 'a>).collect()

@@ -261,9 +261,7 @@ impl<'a> VisibleCursor<'a> {
         let now_ms = self.resolver.now_ms;
         self.pending.clear();
         let mut base = None;
-        while let Some(record) =
-            self.source.record().filter(|r| r.key == self.key && r.kind != Kind::PrefixDelete)
-        {
+        while let Some(record) = self.source.record().filter(|r| r.key == self.key && r.kind != Kind::PrefixDelete) {
             if record.sequence >= deleted {
                 match record.kind {
                     Kind::Merge => self.pending.push_newer(Bytes::copy_from_slice(record.value))?,

@@ -8,7 +8,7 @@ use super::scratch::Scratch;
 use crate::base::cursor::Direction;
 use crate::base::key::KeyParts;
 use crate::base::key_group::{KeyGroup, KeyGroupRange, key_group_of};
-use crate::engine::backend::{Backend, Cursor, Prefix, RawState, ReadView, Scan};
+use crate::engine::{Backend, Cursor, Prefix, RawState, ReadView, Scan};
 use crate::{Error, Result};
 
 /// Bounds over encoded user keys.
@@ -224,6 +224,8 @@ impl Handle {
 
     /// Every entry in `groups`, from a view: (key, namespace, user key, value).
     pub(super) fn visit(self, view: &ReadView, groups: KeyGroupRange, visit: &mut VisitEntry<'_>) -> Result<()> {
-        (groups.first()..=groups.last()).try_for_each(|group| view.scan_state(self.raw, group, visit))
+        (groups.first()..=groups.last()).try_for_each(|group| {
+            view.scan_state(self.raw, group, |e| visit(&e.key, &e.namespace, &e.user_key, e.value))
+        })
     }
 }

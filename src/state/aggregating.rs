@@ -7,7 +7,7 @@ use super::codec::Codec;
 use super::value::ValueState;
 use crate::Result;
 use crate::base::key_group::KeyGroupRange;
-use crate::engine::backend::{Backend, ReadView};
+use crate::engine::{Backend, ReadView};
 
 /// How inputs become an accumulator, and an accumulator a result.
 ///

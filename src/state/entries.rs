@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use super::codec::Codec;
 use crate::Result;
-use crate::engine::backend::{Backend, Cursor, Scan};
+use crate::engine::{Backend, Cursor, Scan};
 
 /// Entries, keys or values of a map, decoded one by one. Ends after an error, which it yields once.
 pub struct Entries<'b, T> {

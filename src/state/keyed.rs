@@ -14,7 +14,7 @@ use super::value::ValueState;
 use crate::base::descriptor::{Layout, StateDescriptor};
 use crate::base::key::KeyShape;
 use crate::base::limits::MAX_NAME_BYTES;
-use crate::engine::backend::Backend;
+use crate::engine::Backend;
 use crate::{Error, Result};
 
 /// Typed states of a [`Backend`].

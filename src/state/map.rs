@@ -12,7 +12,7 @@ use super::{Types, token};
 use crate::Result;
 use crate::base::cursor::Direction;
 use crate::base::key_group::KeyGroupRange;
-use crate::engine::backend::{Backend, ReadView};
+use crate::engine::{Backend, ReadView};
 
 /// Token of a state that holds a map from `UK` to `UV` for each key (and namespace).
 ///

@@ -8,7 +8,7 @@ use super::token;
 use super::value::ValueState;
 use crate::Result;
 use crate::base::key_group::KeyGroupRange;
-use crate::engine::backend::{Backend, ReadView};
+use crate::engine::{Backend, ReadView};
 
 /// Token of a state into whose one value a function folds what is added: sums, maxima, unions.
 ///

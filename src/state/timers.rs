@@ -19,7 +19,7 @@ use crate::Result;
 use crate::base::cursor::Direction;
 use crate::base::key::put_escaped;
 use crate::base::key_group::{KeyGroup, KeyGroupRange};
-use crate::engine::backend::{Backend, ReadView};
+use crate::engine::{Backend, ReadView};
 
 /// Codec id of timers as user keys, with the version of the format above.
 pub(super) const TIMER_CODEC: &str = "timer@1";

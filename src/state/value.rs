@@ -9,7 +9,7 @@ use super::codec::Codec;
 use super::{Types, token};
 use crate::Result;
 use crate::base::key_group::KeyGroupRange;
-use crate::engine::backend::{Backend, ReadView};
+use crate::engine::{Backend, ReadView};
 
 /// Token of a state that holds at most one `V` for each key (and namespace).
 ///

@@ -3,7 +3,7 @@
 use super::chunk::{CHUNK_BYTES, chunk_key, counter_of, put_element, split};
 use super::read::ChunkExpiry;
 use crate::Result;
-use crate::engine::backend::{Backend, Cursor};
+use crate::engine::{Backend, Cursor};
 use crate::state::access::{Handle, Located};
 use crate::state::scratch::Scratch;
 

@@ -22,7 +22,7 @@ use super::{Types, token};
 use crate::Result;
 use crate::base::cursor::Direction;
 use crate::base::key_group::KeyGroupRange;
-use crate::engine::backend::{Backend, ReadView};
+use crate::engine::{Backend, ReadView};
 
 pub(super) use self::chunk::CHUNK_CODEC;
 

@@ -4,7 +4,7 @@ use std::marker::PhantomData;
 
 use super::chunk::{ElementReader, split};
 use crate::Result;
-use crate::engine::backend::{Backend, Cursor, Scan};
+use crate::engine::{Backend, Cursor, Scan};
 use crate::state::access::Handle;
 use crate::state::codec::Codec;
 use crate::state::scratch::Scratch;
