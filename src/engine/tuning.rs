@@ -5,7 +5,6 @@ use crate::{Error, Result};
 
 /// Sizes of the store's parts. The default for a budget comes from [`Tuning::for_memory`]; tests use tiny ones.
 #[derive(Debug, Clone, PartialEq, Eq)]
-#[non_exhaustive]
 pub struct Tuning {
     /// Size of a memtable page.
     pub page_bytes: usize,

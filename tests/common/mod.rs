@@ -12,9 +12,8 @@ use bytes::Bytes;
 use highwater::base::clock::Clock;
 use highwater::base::executor::StepExecutor;
 use highwater::base::random::SeededRandom;
-use highwater::engine::backend::Tuning;
 use highwater::io::store::{ObjectEntry, PutMode, Store};
-use highwater::{Environment, Error, ErrorKind, Result};
+use highwater::{Environment, Error, ErrorKind, Result, Tuning};
 use parking_lot::Mutex;
 
 /// Objects in memory, shared by every environment that is given a clone.
@@ -147,7 +146,7 @@ impl World {
             .store_with(self.store.clone())
             .clock(self.clock.clone())
             .random(Arc::new(SeededRandom::new(self.clock.monotonic_ns())))
-            .executor(self.executor.clone())
+            .executors(self.executor.clone(), self.executor.clone())
             .tuning(self.tuning.clone())
             .open()
             .unwrap();
@@ -157,5 +156,13 @@ impl World {
 
 /// Sizes so small that a few writes reach every part of the engine.
 pub fn tiny() -> Tuning {
-    Tuning { block_bytes: 128, segment_bytes: 1024, level_base_bytes: 4096, level_zero_runs: 1, epoch_bytes: 16 << 10 }
+    Tuning {
+        page_bytes: 4096,
+        epoch_bytes: 16 << 10,
+        block_bytes: 128,
+        segment_bytes: 1024,
+        level_base_bytes: 4096,
+        level_zero_runs: 2,
+        ..Tuning::for_memory(16 << 20)
+    }
 }

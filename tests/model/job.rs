@@ -1,13 +1,13 @@
 //! The job under test: subtasks over one environment, a coordinator, checkpoints in flight.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use highwater::base::ids::CheckpointId;
 use highwater::base::key_group::{KeyGroupRange, subtask_of};
-use highwater::engine::backend::{Completed, Coordinator, Ticket, Tuning};
-use highwater::{Backend, CheckpointKind, ErrorKind, Operator, Result, Subtask};
+use highwater::{
+    Backend, Begin, CheckpointKind, CompletedCheckpoint, Coordinator, ErrorKind, Operator, Result, Subtask, Ticket, Tuning,
+};
 
 use crate::common::World;
 use crate::model::{MAX_PARALLELISM, Model, group};
@@ -52,8 +52,8 @@ fn operator() -> Operator {
     Operator::new("model", MAX_PARALLELISM)
 }
 
-fn open(world: &World, parallelism: u32, from: Option<&Arc<Completed>>) -> (Coordinator, Vec<Task>) {
-    let coordinator = world.env().coordinator(&[(operator(), parallelism)]).unwrap();
+fn open(world: &World, parallelism: u32, from: Option<&CompletedCheckpoint>) -> (Coordinator, Vec<Task>) {
+    let coordinator = world.env().coordinator(&[(&operator(), parallelism)]).unwrap();
     let task = |index| {
         let mut backend = world.env().backend(&operator(), Subtask { index, parallelism }, from).unwrap();
         let states = States::register(&mut backend).unwrap();
@@ -100,7 +100,7 @@ impl Job {
     pub fn checkpoint(&mut self, kind: CheckpointKind, model: &Model) {
         let id = self.next_id;
         self.next_id += 1;
-        if !self.coordinator().begin(id).unwrap() {
+        if self.coordinator().begin(id).unwrap() == Begin::Skipped {
             return;
         }
         let mut tickets = Vec::new();

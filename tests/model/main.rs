@@ -14,7 +14,7 @@ mod ops;
 mod run;
 mod states;
 
-use highwater::engine::backend::Tuning;
+use highwater::Tuning;
 use proptest::prelude::*;
 use proptest::test_runner::{FileFailurePersistence, TestRunner};
 
@@ -48,6 +48,7 @@ fn many_levels_of_small_segments() {
         level_base_bytes: 2048,
         level_zero_runs: 2,
         epoch_bytes: 32 << 10,
+        ..common::tiny()
     };
     check(&tuning, 3);
 }
@@ -58,8 +59,9 @@ fn one_level() {
         block_bytes: 1024,
         segment_bytes: 1 << 20,
         level_base_bytes: 1 << 30,
-        level_zero_runs: 1,
+        level_zero_runs: 2,
         epoch_bytes: 64 << 10,
+        ..common::tiny()
     };
     check(&tuning, 1);
 }
@@ -72,6 +74,7 @@ fn runs_pile_up() {
         level_base_bytes: 1 << 20,
         level_zero_runs: 64,
         epoch_bytes: 8 << 10,
+        ..common::tiny()
     };
     check(&tuning, 5);
 }
@@ -84,6 +87,7 @@ fn everything_stays_in_memory_until_a_checkpoint() {
         level_base_bytes: 8 << 20,
         level_zero_runs: 4,
         epoch_bytes: 8 << 20,
+        ..common::tiny()
     };
     check(&tuning, 2);
 }

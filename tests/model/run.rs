@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use highwater::base::clock::Clock;
 use highwater::base::cursor::Direction;
 use highwater::base::record::NEVER;
-use highwater::engine::backend::{ReadView, Tuning};
+use highwater::{ReadView, Tuning};
 use highwater::state::EntryCursor;
 use highwater::state::list::read::ElementCursor;
 use highwater::{ErrorKind, TimeDomain, Timer};

@@ -8,7 +8,7 @@ use highwater::base::cursor::Direction;
 use highwater::base::descriptor::{Layout, StateDescriptor};
 use highwater::base::key::{KeyParts, KeyShape};
 use highwater::base::merge_operator::MergeOperator;
-use highwater::engine::backend::RawState;
+use highwater::RawState;
 use highwater::state::list::read::ElementCursor;
 use highwater::state::{EntryCursor, TimerService};
 use highwater::{Backend, Codec, KeyedState, ListState, MapState, ReducingState, Result, ValueState};
@@ -238,7 +238,7 @@ impl States {
     }
 
     /// Everything of rows and lists that a view shows: see [`Seen`].
-    pub fn collect(&self, view: &highwater::engine::backend::ReadView, b: &Backend, seen: &mut Seen) -> Result<()> {
+    pub fn collect(&self, view: &highwater::ReadView, b: &Backend, seen: &mut Seen) -> Result<()> {
         let groups = b.key_groups();
         let rows = &mut seen.rows;
         let mut add = |state: u8, key: Bytes, namespace: Bytes, user_key: Bytes, value: Bytes| {
@@ -253,7 +253,7 @@ impl States {
         self.fixed.for_each(view, groups, |k, (), u, v| add(4, k.to_be_bytes().into(), vec![], u, v))?;
         self.sum.for_each(view, groups, |k, n, v| add(SUM, k, encoded_i64(n), vec![], encoded_sum(v)))?;
         for group in groups.first()..=groups.last() {
-            view.scan_state(self.merged, group, &mut |k, n, u, v| add(MERGED, k.into(), n.into(), u.into(), v.into()))?;
+            view.scan_state(self.merged, group, |e| add(MERGED, e.key, e.namespace, e.user_key, e.value.into()))?;
         }
         for state in [LIST, LIST + 1] {
             self.list(state).for_each(view, groups, b.now_ms(), |k, n, element| {
