@@ -9,6 +9,7 @@ pub mod compaction;
 pub mod io;
 pub mod manifest;
 pub mod read;
+pub mod segment;
 pub mod version;
 
 pub use base::error::{Error, ErrorKind, Result};

@@ -1,5 +1,5 @@
 //! Walks a block from a record towards its end.
-#![deny(clippy::indexing_slicing)]
+#![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
 use crate::base::record::Record;
 use crate::{Error, Result};

@@ -101,8 +101,7 @@ impl BlockCache {
             .weight_capacity(capacity_bytes)
             .build()
             .map_err(|e| Error::internal(format!("block cache options: {e}")))?;
-        let inner =
-            Inner::with_options(options, Weight, BuildHasherDefault::default(), DefaultLifecycle::default());
+        let inner = Inner::with_options(options, Weight, BuildHasherDefault::default(), DefaultLifecycle::default());
         Ok(Self { inner, segments: AtomicU64::new(0), hits: AtomicU64::new(0), misses: AtomicU64::new(0) })
     }
 
