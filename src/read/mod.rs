@@ -7,11 +7,17 @@
 
 mod fold;
 mod merge;
+mod run_cursor;
+mod shapes;
+mod tree;
 mod visible;
 
 pub use fold::{Carried, Pending};
 pub use merge::MergeCursor;
-pub use visible::{Entry, PrefixDeletes, Resolver, VisibleCursor};
+pub use run_cursor::RunCursor;
+pub use shapes::Shapes;
+pub use tree::{Lookup, Resident, Tree, Visible};
+pub use visible::{AskPrefix, Entry, PrefixDeletes, Resolver, VisibleCursor};
 
 #[cfg(test)]
 pub(crate) mod testing;

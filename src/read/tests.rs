@@ -55,12 +55,8 @@ fn check(sources: &[Vec<OwnedRecord>], now_ms: i64) {
     let mut backward = scan(sources, Direction::Backward, now_ms).unwrap();
     backward.reverse();
     assert_eq!(backward, expected);
-    let asked = VisibleCursor::new(
-        merged(sources, Direction::Forward),
-        Direction::Forward,
-        resolver(now_ms),
-        asking(sources),
-    );
+    let asked =
+        VisibleCursor::new(merged(sources, Direction::Forward), Direction::Forward, resolver(now_ms), asking(sources));
     assert_eq!(collect(asked).unwrap(), expected);
 }
 
@@ -95,11 +91,7 @@ fn a_prefix_delete_hides_what_is_older_and_spares_its_own_generation() {
         vec![put(&p, 4, b"self"), put(&key(1, b"y"), 4, b"old"), merge(&key(1, b"m"), 4, &[b"1"])],
         vec![put(&key(2, b"y"), 1, b"other"), bare(&p, 3, Kind::PrefixDelete)],
     ];
-    let expected = [
-        (key(1, b"m"), b"2".to_vec()),
-        (key(1, b"x"), b"new".to_vec()),
-        (key(2, b"y"), b"other".to_vec()),
-    ];
+    let expected = [(key(1, b"m"), b"2".to_vec()), (key(1, b"x"), b"new".to_vec()), (key(2, b"y"), b"other".to_vec())];
     assert_eq!(scan(&sources, Direction::Forward, 0).unwrap(), expected);
     check(&sources, 0);
 }
@@ -138,9 +130,8 @@ fn a_failing_or_missing_operator_sticks() {
 
 #[test]
 fn rocksdb_11782_an_error_in_any_child_at_any_record_sticks() {
-    let sources: Vec<Vec<OwnedRecord>> = (0..3_u64)
-        .map(|s| (0..4).map(|i| put(&key(1, &[i * 3 + s as u8]), 9 - s, b"v")).collect())
-        .collect();
+    let sources: Vec<Vec<OwnedRecord>> =
+        (0..3_u64).map(|s| (0..4).map(|i| put(&key(1, &[i * 3 + s as u8]), 9 - s, b"v")).collect()).collect();
     for direction in [Direction::Forward, Direction::Backward] {
         for broken in 0..3 {
             for fail_at in 0..=4 {
