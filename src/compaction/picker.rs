@@ -112,8 +112,7 @@ fn expired(version: &Version, now_ms: i64) -> Option<Plan> {
             let below = older.iter().flat_map(|o| o.refs().get(o.overlapping(r.range())).unwrap_or_default());
             below.into_iter().any(|o| !going.contains(&o.id()))
         };
-        let found: Vec<_> =
-            run.refs().iter().filter(|r| wholly_expired(r, now_ms) && !uncovers(r)).cloned().collect();
+        let found: Vec<_> = run.refs().iter().filter(|r| wholly_expired(r, now_ms) && !uncovers(r)).cloned().collect();
         going.extend(found.iter().map(|r| r.id()));
         inputs.push(found);
     }
@@ -129,8 +128,7 @@ fn level0_down(version: &Version, options: &Options, now_ms: i64) -> Option<Plan
     let below: u64 = version.level(1).iter().flat_map(Run::refs).map(|r| r.meta().entries).sum();
     // Tombstones go down early only when they pay for the rewrite of level 1.
     let dead_pays = level0.len() >= TIER_RUNS && dead > 0 && share(dead, below) >= DEAD_SHARE;
-    if level0.is_empty()
-        || (level0.len() < options.level0_runs && bytes < level0_limit(version, options) && !dead_pays)
+    if level0.is_empty() || (level0.len() < options.level0_runs && bytes < level0_limit(version, options) && !dead_pays)
     {
         return None;
     }
@@ -140,7 +138,7 @@ fn level0_down(version: &Version, options: &Options, now_ms: i64) -> Option<Plan
 }
 
 /// References of `level` that overlap any of `inputs`.
-fn overlapped<'a>(
+pub(super) fn overlapped<'a>(
     version: &Version,
     level: usize,
     inputs: impl Iterator<Item = &'a Arc<SegmentRef>>,

@@ -155,7 +155,8 @@ fn counts_that_the_bytes_cannot_hold_are_refused_before_anything_is_allocated() 
     let good = encode(&sample()).unwrap();
     let sections = super::frame::open(&good, "m").unwrap();
     use super::frame::Tag;
-    for (tag, bytes) in [Tag::Identity, Tag::Roots, Tag::States, Tag::Dropped, Tag::Metadata].into_iter().zip(sections) {
+    for (tag, bytes) in [Tag::Identity, Tag::Roots, Tag::States, Tag::Dropped, Tag::Metadata].into_iter().zip(sections)
+    {
         super::frame::put_section(&mut out, tag, bytes).unwrap();
     }
     super::frame::put_section(&mut out, Tag::Tree, &huge).unwrap();

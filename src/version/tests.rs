@@ -121,8 +121,10 @@ fn rescaling_for_ever_keeps_the_tree_small() {
         let clips: Vec<_> = (0..parts)
             .map(|i| KeyRange::groups(crate::base::key_group::KeyGroupRange::of_subtask(i, parts, 128).unwrap()))
             .collect();
-        let split: Vec<_> =
-            clips.iter().map(|clip| (merge_parents(&[(version.clone(), clip.clone())]).unwrap(), clip.clone())).collect();
+        let split: Vec<_> = clips
+            .iter()
+            .map(|clip| (merge_parents(&[(version.clone(), clip.clone())]).unwrap(), clip.clone()))
+            .collect();
         version = merge_parents(&split).unwrap();
         assert_eq!(ids(&version), [vec![vec![4], vec![3]], vec![vec![9]]]);
     }

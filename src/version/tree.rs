@@ -78,7 +78,8 @@ impl Version {
     /// Bytes of all segments, each counted once.
     #[must_use]
     pub fn total_bytes(&self) -> u64 {
-        let bytes: HashMap<SegmentId, u64> = self.refs().map(|(_, _, r)| (r.meta().id, r.meta().length_bytes)).collect();
+        let bytes: HashMap<SegmentId, u64> =
+            self.refs().map(|(_, _, r)| (r.meta().id, r.meta().length_bytes)).collect();
         bytes.values().sum()
     }
 
