@@ -1,5 +1,6 @@
 //! Makes a plan happen.
 
+use std::iter::Peekable;
 use std::sync::Arc;
 
 use super::plan::Plan;
@@ -65,7 +66,8 @@ pub fn run(
     if let Some(edit) = plan.immediate_edit() {
         return Ok(Outcome { edit, created: Vec::new() });
     }
-    let mut writer = Writer { options, outputs, current: None, created: Vec::new() };
+    let mut writer =
+        Writer { options, outputs, fences: plan.fences.iter().peekable(), current: None, created: Vec::new() };
     match write(plan, tree, rules, &mut writer, pace) {
         Ok(()) => {
             let refs = writer.created.iter().map(|meta| Arc::new(SegmentRef::local(Arc::clone(meta)))).collect();
@@ -91,6 +93,8 @@ fn write(plan: &Plan, tree: &Tree, rules: Rules<'_>, writer: &mut Writer<'_>, pa
 struct Writer<'a> {
     options: OutputOptions,
     outputs: &'a mut dyn Outputs,
+    /// Starts of the target level's other segments, those passed left out.
+    fences: Peekable<std::slice::Iter<'a, Vec<u8>>>,
     current: Option<(SegmentId, SegmentBuilder)>,
     created: Vec<Arc<SegmentMeta>>,
 }
@@ -124,8 +128,12 @@ impl Writer<'_> {
 
 impl Sink for Writer<'_> {
     fn add(&mut self, record: &Record<'_>, prefix_len: Option<usize>) -> Result<()> {
+        let mut fenced = false;
+        while self.fences.next_if(|start| start.as_slice() <= record.key).is_some() {
+            fenced = true;
+        }
         let full = |builder: &SegmentBuilder| {
-            builder.estimated_bytes() >= self.options.target_bytes && builder.may_cut_before(record.key)
+            (fenced || builder.estimated_bytes() >= self.options.target_bytes) && builder.may_cut_before(record.key)
         };
         if self.current.as_ref().is_some_and(|(_, builder)| full(builder)) {
             self.end_file()?;

@@ -10,6 +10,10 @@ pub mod plan;
 pub mod rewrite;
 
 #[cfg(test)]
+mod model_tests;
+#[cfg(test)]
 mod picker_tests;
 #[cfg(test)]
 mod simulation;
+#[cfg(test)]
+mod world;

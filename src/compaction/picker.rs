@@ -138,7 +138,7 @@ fn level0_down(version: &Version, options: &Options, now_ms: i64) -> Option<Plan
 }
 
 /// References of `level` that overlap any of `inputs`.
-fn overlapped<'a>(
+pub(super) fn overlapped<'a>(
     version: &Version,
     level: usize,
     inputs: impl Iterator<Item = &'a Arc<SegmentRef>>,

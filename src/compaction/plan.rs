@@ -45,6 +45,9 @@ pub struct Plan {
     pub inputs: Vec<Vec<Arc<SegmentRef>>>,
     /// What else lies below the newest input: a tombstone must be kept where one of these holds its key.
     pub older: Vec<Run>,
+    /// Where the segments begin that stay in the level that a rewrite goes to, ascending: no output may reach
+    /// across one of them.
+    pub fences: Vec<Vec<u8>>,
 }
 
 impl Plan {
@@ -55,8 +58,14 @@ impl Plan {
         let newest = version.runs().position(|(_, run)| run.refs().iter().any(|r| ids.contains(&r.id())));
         let below = version.runs().skip(newest.map_or(usize::MAX, |rank| rank + 1));
         let older = below.map(|(_, run)| run.without(&ids)).filter(|run| !run.is_empty()).collect();
+        let level = match action {
+            Action::Rewrite(Place::Level(level)) => version.level(level),
+            _ => &[],
+        };
+        let staying = level.iter().flat_map(Run::refs).filter(|r| !ids.contains(&r.id()));
+        let fences = staying.map(|r| r.range().start.clone()).collect();
         let inputs = inputs.into_iter().filter(|run| !run.is_empty()).collect();
-        Self { reason, action, inputs, older }
+        Self { reason, action, inputs, older, fences }
     }
 
     /// The input references.

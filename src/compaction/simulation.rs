@@ -81,6 +81,7 @@ struct Load {
 }
 
 /// Write amplification, space amplification at its worst after the first tenth, most runs.
+#[expect(clippy::print_stdout, reason = "the figures that design.md quotes: run with --nocapture")]
 fn simulate(name: &str, load: &Load) -> (f64, f64, usize) {
     // Level 1 as large as sixteen flushes: 64 MiB against flushes of 4 MiB.
     let flush_bytes = u64::from(load.entries_per_flush) * ENTRY_BYTES;

@@ -17,7 +17,7 @@ pub use merge::MergeCursor;
 pub use run_cursor::RunCursor;
 pub use shapes::Shapes;
 pub use tree::{Lookup, Resident, Tree, Visible};
-pub use visible::{Entry, PrefixDeletes, Resolver, VisibleCursor};
+pub use visible::{AskPrefix, Entry, PrefixDeletes, Resolver, VisibleCursor};
 
 #[cfg(test)]
 pub(crate) mod testing;

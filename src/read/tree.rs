@@ -233,7 +233,7 @@ impl Tree {
 
     /// A cursor over the records of each run in `range`, newest run first: what a
     /// [`MergeCursor`](super::MergeCursor) takes behind the cursors of newer sources. The cursors own what they
-    /// read from, so they outlive the tree. An error on the way to a first record sticks in its cursor.
+    /// read from, so they outlive the tree. With `fill`, the blocks read enter the cache. An error on the way to a first record sticks in its cursor.
     #[must_use]
     pub fn cursors<'a>(&self, range: &KeyRange, direction: Direction, fill: bool) -> Vec<Box<dyn RecordCursor + 'a>> {
         let overlapping = self.runs.iter().filter(|open| open.run.overlaps(range));

@@ -21,6 +21,9 @@ pub struct Resolver {
     pub operators: Arc<MergeOperators>,
 }
 
+/// Tells, of a key, the length of its (key, namespace) prefix and the greatest sequence of a prefix delete there.
+pub type AskPrefix<'a> = Box<dyn FnMut(&[u8]) -> Result<(usize, Sequence)> + 'a>;
+
 /// How a scan learns of prefix deletes. A record older than the newest prefix delete over it is gone.
 pub enum PrefixDeletes<'a> {
     /// From the records themselves, before the keys they cover: right for scans that go forward and don't
@@ -30,7 +33,7 @@ pub enum PrefixDeletes<'a> {
     /// any source; 0 for none.
     Known(Sequence),
     /// By asking: given a key, the length of its (key, namespace) prefix and that sequence. Asked once a prefix.
-    Ask(Box<dyn FnMut(&[u8]) -> Result<(usize, Sequence)> + 'a>),
+    Ask(AskPrefix<'a>),
 }
 
 /// A visible entry, borrowed from its cursor.
