@@ -329,3 +329,126 @@ fn no_hard_links(error: &std::io::Error) -> bool {
 fn modified_ms(metadata: &Metadata) -> i64 {
     metadata.mtime().saturating_mul(1000).saturating_add(metadata.mtime_nsec() / 1_000_000)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(entries: &[ObjectEntry]) -> Vec<&str> {
+        entries.iter().map(|entry| entry.name.as_str()).collect()
+    }
+
+    fn put(store: &LocalStore, name: &str, bytes: &'static [u8]) -> Result<()> {
+        store.put(name, Bytes::from_static(bytes), PutMode::Create)
+    }
+
+    #[test]
+    fn what_is_put_is_listed_and_read_and_create_refuses_to_replace() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = LocalStore::open(&dir.path().join("root"), true).unwrap();
+        put(&store, "a~20b/0/1-00.seg", b"0123").unwrap();
+        put(&store, "log/1", b"x").unwrap();
+        assert_eq!(put(&store, "log/1", b"y").unwrap_err().kind(), ErrorKind::AlreadyExists);
+        assert_eq!(store.get("log/1").unwrap(), b"x"[..]);
+        store.put("log/1", Bytes::from_static(b"z"), PutMode::Overwrite).unwrap();
+        assert_eq!(store.get("log/1").unwrap(), b"z"[..]);
+        assert_eq!(names(&store.list("").unwrap()), ["a~20b/0/1-00.seg", "log/1"]);
+        assert_eq!(names(&store.list("log/").unwrap()), ["log/1"]);
+        assert!(store.list("none/").unwrap().is_empty() && store.leftovers().unwrap().is_empty());
+        assert_eq!(store.get_range("a~20b/0/1-00.seg", 1..3).unwrap(), b"12"[..]);
+        assert_eq!(store.get_range("a~20b/0/1-00.seg", 1..5).unwrap_err().kind(), ErrorKind::Corruption);
+        assert_eq!(store.length("a~20b/0/1-00.seg").unwrap(), 4);
+        store.delete("log/1").unwrap();
+        store.delete("log/1").unwrap();
+        assert_eq!(store.get("log/1").unwrap_err().kind(), ErrorKind::NotFound);
+        assert_eq!(store.get("log").unwrap_err().kind(), ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn a_stream_that_fails_leaves_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = LocalStore::open(dir.path(), false).unwrap();
+        let mut chunks = [Ok(Bytes::from_static(b"1")), Err(Error::internal("no more"))].into_iter();
+        let error = store.put_stream("a/b", &mut chunks, PutMode::Create).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Internal);
+        assert!(store.list("").unwrap().is_empty() && store.leftovers().unwrap().is_empty());
+        let mut chunks = [Ok(Bytes::from_static(b"1")), Ok(Bytes::from_static(b"2"))].into_iter();
+        store.put_stream("a/b", &mut chunks, PutMode::Create).unwrap();
+        assert_eq!(store.get("a/b").unwrap(), b"12"[..]);
+    }
+
+    #[test]
+    fn a_root_that_was_renamed_away_is_unavailable_never_recreated_and_works_when_back() {
+        let dir = tempfile::tempdir().unwrap();
+        let (root, away) = (dir.path().join("root"), dir.path().join("away"));
+        let store = LocalStore::open(&root, true).unwrap();
+        put(&store, "a/b", b"1").unwrap();
+        std::fs::rename(&root, &away).unwrap();
+        for stand_in in [false, true] {
+            if stand_in {
+                std::fs::create_dir(&root).unwrap();
+            }
+            let mut chunks = [Ok(Bytes::new())].into_iter();
+            let results = [
+                put(&store, "a/c", b"2"),
+                put(&store, "d", b"2"),
+                store.put_stream("a/e", &mut chunks, PutMode::Overwrite),
+                store.get("a/b").map(drop),
+                store.get_range("a/b", 0..1).map(drop),
+                store.length("a/b").map(drop),
+                store.list("").map(drop),
+                store.leftovers().map(drop),
+                store.delete("a/b"),
+            ];
+            for result in results {
+                assert_eq!(result.unwrap_err().kind(), ErrorKind::Unavailable);
+            }
+            assert_eq!(root.exists(), stand_in);
+        }
+        assert_eq!(std::fs::read_dir(&root).unwrap().count(), 0);
+        std::fs::remove_dir(&root).unwrap();
+        std::fs::rename(&away, &root).unwrap();
+        put(&store, "a/c", b"2").unwrap();
+        assert_eq!(names(&store.list("").unwrap()), ["a/b", "a/c"]);
+    }
+
+    #[test]
+    fn bad_input_no_escape_by_name_or_symbolic_link() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = LocalStore::open(&dir.path().join("root"), true).unwrap();
+        std::fs::write(dir.path().join("secret"), "s").unwrap();
+        for name in ["../secret", "/etc/passwd", "a/../../secret", "", "a//b"] {
+            assert_eq!(store.get(name).unwrap_err().kind(), ErrorKind::InvalidArgument, "{name}");
+            assert_eq!(put(&store, name, b"").unwrap_err().kind(), ErrorKind::InvalidArgument, "{name}");
+            assert_eq!(store.delete(name).unwrap_err().kind(), ErrorKind::InvalidArgument, "{name}");
+        }
+        std::os::unix::fs::symlink(dir.path(), dir.path().join("root/up")).unwrap();
+        std::os::unix::fs::symlink(dir.path().join("secret"), dir.path().join("root/file")).unwrap();
+        for name in ["up/secret", "up/new", "file"] {
+            assert!(store.get(name).is_err() && put(&store, name, b"").is_err(), "{name}");
+            assert!(store.delete(name).is_err(), "{name}");
+        }
+        assert!(store.list("").unwrap().is_empty());
+        assert_eq!(std::fs::read(dir.path().join("secret")).unwrap(), b"s");
+        assert!(!dir.path().join("new").exists());
+    }
+
+    #[test]
+    fn leftovers_are_no_objects_and_only_they_go_by_delete_leftover() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = LocalStore::open(dir.path(), false).unwrap();
+        put(&store, "a/b", b"1").unwrap();
+        for file in ["a/c#1", "a/b#123.7", "a/my notes.txt", "a/x#y", "#1"] {
+            std::fs::write(dir.path().join(file), "half").unwrap();
+        }
+        assert_eq!(names(&store.list("").unwrap()), ["a/b"]);
+        assert_eq!(names(&store.leftovers().unwrap()), ["a/b#123.7", "a/c#1"]);
+        store.delete_leftover("a/c#1").unwrap();
+        store.delete_leftover("a/c#1").unwrap();
+        for other in ["a/b", "a/x#y", "../z#1"] {
+            assert_eq!(store.delete_leftover(other).unwrap_err().kind(), ErrorKind::InvalidArgument);
+        }
+        assert_eq!(names(&store.leftovers().unwrap()), ["a/b#123.7"]);
+        assert_eq!(store.get("a/b").unwrap(), b"1"[..]);
+    }
+}
