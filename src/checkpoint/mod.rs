@@ -15,3 +15,6 @@ pub mod log;
 pub mod object_name;
 pub mod part;
 pub mod verify;
+
+#[cfg(test)]
+mod tests;
