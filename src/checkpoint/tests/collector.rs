@@ -2,12 +2,14 @@ use std::time::Duration;
 
 use super::world::{GRACE, World};
 use crate::ErrorKind;
+use crate::base::clock::ManualClock;
 use crate::checkpoint::claim::Claim;
 use crate::checkpoint::coordinator::Coordinator;
 use crate::checkpoint::object_name::ObjectKind;
 use crate::checkpoint::part::CheckpointPart;
 use crate::checkpoint::verify::verify;
 use crate::io::faulty::Fault;
+use crate::io::local_store::LocalStore;
 use crate::io::store::PutMode;
 
 fn start(world: &World, retain: usize) -> (Claim, Coordinator) {
@@ -254,6 +256,24 @@ fn files_that_arent_ours_are_never_deleted() {
     let (_, successor) = start(&world, 1);
     collect(&world, &successor);
     assert_eq!(world.names().len(), 5);
+}
+
+#[test]
+fn leftovers_of_interrupted_writes_go_after_the_grace_period() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = std::sync::Arc::new(LocalStore::open(&dir.path().join("root"), true).unwrap());
+    let clock = std::sync::Arc::new(ManualClock::at_ms(0));
+    let world = World::over(store, clock);
+    let (claim, mut coordinator) = start(&world, 1);
+    add(&mut coordinator, world.subtask(claim).part(1).unwrap());
+    std::fs::write(dir.path().join("root/op/0/1/9-00.seg#1"), "half").unwrap();
+    let written_ms = world.inner.leftovers().unwrap()[0].modified_ms;
+    for (age_ms, left) in [(59_999, 1), (60_000, 0)] {
+        world.clock.set_ms(written_ms + age_ms);
+        coordinator.collector().run(&world.references()).unwrap();
+        assert_eq!(world.inner.leftovers().unwrap().len(), left);
+    }
+    assert_latest_restorable(&world);
 }
 
 #[test]

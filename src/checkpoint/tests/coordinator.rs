@@ -194,13 +194,44 @@ fn a_completion_that_failed_is_tried_again_with_one_entry_in_the_end() {
 }
 
 #[test]
+fn a_completion_whose_answer_was_lost_is_acknowledged_even_when_a_newer_one_has_condemned_it() {
+    let world = World::new();
+    let claim = world.log().claim(&[]).unwrap();
+    let mut coordinator = world.coordinator(claim, 1).unwrap();
+    let mut subtask = world.subtask(claim);
+    let (second, third) = (subtask.part(2).unwrap(), subtask.part(3).unwrap());
+    world.faults.set(|call| (call.operation == "put").then_some(Fault::ErrorAfter(ErrorKind::Unavailable)));
+    assert!(coordinator.add(second.clone()).is_err());
+    world.faults.set(|_| None);
+    coordinator.add(third).unwrap().unwrap();
+    assert_eq!(coordinator.add(second).unwrap().unwrap().id().id, 2);
+    let state = world.plain_log().state().unwrap();
+    assert_eq!((state.checkpoints.len(), state.condemned.len()), (1, 1));
+}
+
+#[test]
+fn users_call_a_checkpoint_by_epoch_and_id_or_by_id() {
+    let world = World::new();
+    for _ in 0..2 {
+        let claim = world.log().claim(&[]).unwrap();
+        let part = world.subtask(claim).part(5).unwrap();
+        world.coordinator(claim, 9).unwrap().add(part).unwrap().unwrap();
+    }
+    let state = world.plain_log().state().unwrap();
+    assert_eq!(state.named("5").unwrap().id(), CheckpointId { epoch: 2, id: 5 });
+    assert_eq!(state.named("1/5").unwrap().id(), CheckpointId { epoch: 1, id: 5 });
+    for (text, kind) in [("6", ErrorKind::NotFound), ("3/5", ErrorKind::NotFound), ("x", ErrorKind::InvalidArgument)] {
+        assert_eq!(state.named(text).unwrap_err().kind(), kind);
+    }
+}
+
+#[test]
 fn bad_input_parts_that_the_job_doesnt_expect() {
     let world = World::new();
     let mut coordinator = coordinator(&world);
     let refused = |coordinator: &mut Coordinator, part: CheckpointPart| coordinator.add(part).unwrap_err().kind();
-    for epoch in [0, 2] {
-        assert_eq!(refused(&mut coordinator, part(epoch, 1, "a", 0, 2)), ErrorKind::Fenced);
-    }
+    assert_eq!(refused(&mut coordinator, part(0, 1, "a", 0, 2)), ErrorKind::InvalidArgument);
+    assert_eq!(refused(&mut coordinator, part(2, 1, "a", 0, 2)), ErrorKind::Fenced);
     let good = part(1, 1, "a", 0, 2);
     let range = KeyGroupRange::new(0, 1).unwrap();
     let manifest = |name: &str| ObjectRef { name: name.to_owned(), ..good.manifest.clone() };

@@ -171,6 +171,7 @@ fn pins_hold_and_fail_on_what_is_gone() {
     let log = world.log();
     log.pin("a", id).unwrap();
     log.pin("a", id).unwrap();
+    assert_eq!(log.pin(&"x".repeat(1025), id).unwrap_err().kind(), ErrorKind::InvalidArgument);
     let missing = log.pin("b", CheckpointId { epoch: 1, id: 9 }).unwrap_err();
     assert_eq!(missing.kind(), ErrorKind::NotFound);
     let mut coordinator = world.coordinator(claim, 1).unwrap();
