@@ -311,10 +311,9 @@ impl Coordinator {
     fn check_part(&self, part: &CheckpointPart) -> Result<()> {
         let (id, ours) = (part.checkpoint, self.claim.epoch);
         if id.epoch != ours {
-            return Err(Error::new(
-                ErrorKind::Fenced,
-                format!("part of checkpoint {id} under a claim of epoch {ours}"),
-            ));
+            // An older one comes from a zombie; a newer one says that we are it.
+            let kind = if id.epoch > ours { ErrorKind::Fenced } else { ErrorKind::InvalidArgument };
+            return Err(Error::new(kind, format!("part of checkpoint {id} under a claim of epoch {ours}")));
         }
         if self.expected.get(&part.operator) != Some(&part.parallelism) {
             return Err(Error::invalid(format!(
@@ -335,12 +334,13 @@ impl Coordinator {
             parts: pending.parts.values().cloned().collect(),
         };
         let change = Change::Complete { checkpoint: Box::new(checkpoint.clone()), retain: self.settings.retain };
-        if let Err(error) = self.log.append(Some(&self.claim), &change) {
+        let entry = self.log.append(Some(&self.claim), &change).inspect_err(|error| {
             if error.kind() == ErrorKind::Fenced {
                 self.fenced = Some(error.clone());
             }
-            return Err(error);
-        }
+        })?;
+        // As the log has it: an earlier try may have written it down.
+        let checkpoint = entry.state.checkpoint(checkpoint.id).cloned().unwrap_or(checkpoint);
         self.pending.remove(&id);
         self.pending_ids.lock().remove(&id);
         self.stats.completed += 1;

@@ -20,12 +20,13 @@ const HEADER_BYTES: usize = 16;
 const ZSTD: u16 = 1;
 /// Bodies from this length on are compressed where that pays.
 const COMPRESS_FROM_BYTES: usize = 4 << 10;
-/// Longest body, before compression.
+/// Longest body that is compressed, so that nothing small can claim to become huge.
 const MAX_BODY_BYTES: usize = 256 << 20;
 
 /// `body` under `magic` and `version`.
 pub(super) fn seal(magic: [u8; 4], version: u16, body: &[u8]) -> Vec<u8> {
-    let packed = if body.len() < COMPRESS_FROM_BYTES { None } else { compression::compress(body) };
+    let worth_it = (COMPRESS_FROM_BYTES..=MAX_BODY_BYTES).contains(&body.len());
+    let packed = if worth_it { compression::compress(body) } else { None };
     let mut stored = Vec::new();
     let flags = match (packed, u32::try_from(body.len())) {
         (Some(packed), Ok(length)) => {

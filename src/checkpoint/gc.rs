@@ -23,6 +23,9 @@ use crate::base::ids::CheckpointId;
 use crate::io::store::ObjectEntry;
 use crate::{ErrorKind, Result};
 
+/// Leftovers younger than this are left alone even without a grace period: somebody may be writing them.
+const LEFTOVER_MIN_AGE_MS: i64 = 60_000;
+
 /// Reads a manifest and returns the names of all segments of this root that it reaches.
 pub type References<'a> = dyn Fn(&ObjectRef) -> Result<Vec<String>> + 'a;
 
@@ -72,7 +75,8 @@ pub fn plan(facts: &Facts<'_>, references: &References<'_>) -> Result<Plan> {
     let orphaned = |object: &ObjectEntry| parsed(object).is_some_and(|n| n.epoch < epoch) && old(object.modified_ms);
 
     let mut plan = Plan::default();
-    for leftover in facts.leftovers.iter().filter(|leftover| old(leftover.modified_ms)) {
+    let abandoned = |ms: i64| old(ms) && ms.saturating_add(LEFTOVER_MIN_AGE_MS) <= facts.now_ms;
+    for leftover in facts.leftovers.iter().filter(|leftover| abandoned(leftover.modified_ms)) {
         plan.leftovers.push(leftover.name.clone());
         plan.bytes += leftover.length_bytes;
     }

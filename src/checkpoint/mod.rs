@@ -18,3 +18,6 @@ pub mod part;
 pub mod ticket;
 pub mod upload;
 pub mod verify;
+
+#[cfg(test)]
+mod tests;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::gc::References;
-use super::log::{LogEntry, RootLog};
+use super::log::{LineageState, LogEntry, RootLog};
 use super::object_name::ObjectName;
 use crate::io::store::ObjectEntry;
 use crate::{ErrorKind, Result};
@@ -34,8 +34,7 @@ pub struct Verified {
 pub type CheckObject<'a> = dyn Fn(&ObjectName, &ObjectEntry) -> Result<()> + 'a;
 
 /// Checks all objects below the root of `log`: log entries here, segments and manifests by `check`, and that all is
-/// there that retained and condemned checkpoints reach (`references`; for condemned ones only as far as their
-/// manifests are still there).
+/// there that retained checkpoints reach (`references`).
 ///
 /// # Errors
 /// `NotFound` when the root holds no job, and what the store fails with. What is wrong with an object is no error but
@@ -68,34 +67,8 @@ pub fn verify(log: &RootLog, check: &CheckObject<'_>, references: &References<'_
             Err(error) => return Err(error),
         }
     }
-    let there: BTreeMap<&str, u64> = objects.iter().map(|o| (o.name.as_str(), o.length_bytes)).collect();
-    for checkpoint in newest.iter().flat_map(|state| &state.checkpoints) {
-        for manifest in checkpoint.manifests() {
-            match there.get(manifest.name.as_str()) {
-                Some(length) if *length == manifest.length_bytes => {}
-                Some(length) => {
-                    let expected = manifest.length_bytes;
-                    let reason = format!("{expected} bytes expected, {length} found (checkpoint {})", checkpoint.id());
-                    bad.entry(manifest.name.clone()).or_insert(reason);
-                    continue;
-                }
-                None => {
-                    bad.insert(manifest.name.clone(), format!("missing (checkpoint {})", checkpoint.id()));
-                    continue;
-                }
-            }
-            match references(manifest) {
-                Ok(names) => {
-                    for name in names.into_iter().filter(|name| !there.contains_key(name.as_str())) {
-                        bad.insert(name, format!("missing (checkpoint {})", checkpoint.id()));
-                    }
-                }
-                Err(error) if is_finding(error.kind()) || error.kind() == ErrorKind::NotFound => {
-                    bad.entry(manifest.name.clone()).or_insert_with(|| error.to_string());
-                }
-                Err(error) => return Err(error),
-            }
-        }
+    if let Some(state) = &newest {
+        find_missing(state, &objects, references, &mut bad)?;
     }
     Ok(Verified {
         objects: objects.len() as u64,
@@ -103,6 +76,42 @@ pub fn verify(log: &RootLog, check: &CheckObject<'_>, references: &References<'_
         bad: bad.into_iter().map(|(name, reason)| BadObject { name, reason }).collect(),
         leftovers: store.leftovers()?.into_iter().map(|leftover| leftover.name).collect(),
     })
+}
+
+/// Adds to `bad` what retained checkpoints reach and isn't there, or not at its length.
+fn find_missing(
+    state: &LineageState,
+    objects: &[ObjectEntry],
+    references: &References<'_>,
+    bad: &mut BTreeMap<String, String>,
+) -> Result<()> {
+    let there: BTreeMap<&str, u64> = objects.iter().map(|o| (o.name.as_str(), o.length_bytes)).collect();
+    for (id, manifest) in state.checkpoints.iter().flat_map(|c| c.manifests().map(|manifest| (c.id(), manifest))) {
+        match there.get(manifest.name.as_str()) {
+            Some(length) if *length == manifest.length_bytes => {}
+            Some(length) => {
+                let reason = format!("{} bytes expected, {length} found (checkpoint {id})", manifest.length_bytes);
+                bad.entry(manifest.name.clone()).or_insert(reason);
+                continue;
+            }
+            None => {
+                bad.insert(manifest.name.clone(), format!("missing (checkpoint {id})"));
+                continue;
+            }
+        }
+        match references(manifest) {
+            Ok(names) => {
+                for name in names.into_iter().filter(|name| !there.contains_key(name.as_str())) {
+                    bad.insert(name, format!("missing (checkpoint {id})"));
+                }
+            }
+            Err(error) if is_finding(error.kind()) || error.kind() == ErrorKind::NotFound => {
+                bad.entry(manifest.name.clone()).or_insert_with(|| error.to_string());
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 fn is_finding(kind: ErrorKind) -> bool {

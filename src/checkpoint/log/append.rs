@@ -170,7 +170,10 @@ impl RootLog {
             }
         };
         let name = LogEntry::name_of(entry.number);
-        match self.store.put(&name, entry.to_bytes().into(), PutMode::Create) {
+        let bytes = entry.to_bytes();
+        // An entry that nobody can read would end the lineage.
+        LogEntry::from_bytes(&name, &bytes).map_err(|e| Error::internal(format!("unreadable log entry: {e}")))?;
+        match self.store.put(&name, bytes.into(), PutMode::Create) {
             Ok(()) => {}
             Err(error) if error.kind() == ErrorKind::AlreadyExists => return Ok(None),
             Err(error) => return Err(error),

@@ -7,6 +7,7 @@ use super::super::completed::CompletedCheckpoint;
 use super::super::part::ObjectRef;
 use super::Action;
 use crate::base::ids::{CheckpointId, WriterEpoch};
+use crate::base::limits::MAX_NAME_BYTES;
 use crate::{Error, ErrorKind, Result};
 
 /// Attempts that the state remembers, so that a lost answer is recognised however many entries followed.
@@ -90,6 +91,23 @@ impl LineageState {
         })
     }
 
+    /// The retained checkpoint that a user calls `text`: `epoch/id`, or `id` for that of its newest epoch.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when it is neither; `NotFound`.
+    pub fn named(&self, text: &str) -> Result<&CompletedCheckpoint> {
+        let number = |digits: &str| {
+            let bad = |_| Error::invalid(format!("checkpoint `{text}`: `epoch/id` or `id` expected"));
+            digits.parse::<u64>().map_err(bad)
+        };
+        if let Some((epoch, id)) = text.split_once('/') {
+            return self.checkpoint(CheckpointId { epoch: number(epoch)?, id: number(id)? });
+        }
+        let id = number(text)?;
+        let found = self.checkpoints.iter().rfind(|c| c.id.id == id);
+        found.ok_or_else(|| Error::new(ErrorKind::NotFound, format!("checkpoint {id}")))
+    }
+
     /// Checkpoints that fall out of retention: all but the newest `retain`, the newest that later ones build on
     /// (FLINK-21351: a savepoint doesn't subsume the last checkpoint), and the pinned ones.
     #[must_use]
@@ -150,8 +168,9 @@ impl LineageState {
             let same = known.parts == done.parts && known.metadata == done.metadata;
             return if same { Ok(None) } else { Err(already_exists(id)) };
         }
-        if self.condemned.iter().any(|c| c.id == id) {
-            return Err(already_exists(id));
+        if let Some(condemned) = self.condemned.iter().find(|c| c.id == id) {
+            let same = condemned.manifests.iter().eq(done.manifests());
+            return if same { Ok(None) } else { Err(already_exists(id)) };
         }
         for (operator, _, max) in done.operators() {
             let known = *self.max_parallelism.entry(operator.to_owned()).or_insert(max);
@@ -184,6 +203,9 @@ impl LineageState {
     }
 
     fn pin(&mut self, pin: &Pin) -> Result<Option<Action>> {
+        if pin.name.len() > MAX_NAME_BYTES {
+            return Err(Error::invalid(format!("a pin's name of {} bytes is over {MAX_NAME_BYTES}", pin.name.len())));
+        }
         self.checkpoint(pin.id)?;
         match self.pins.iter_mut().find(|known| known.name == pin.name) {
             Some(known) if known == pin => return Ok(None),
