@@ -104,7 +104,8 @@ fn find_in_block(c: &mut Criterion) {
         for interval in [4, 8, 16, 32] {
             let (block, records) = block(block_bytes, interval, &[7; 8]);
             let mut next = scattered(records);
-            let id = BenchmarkId::new(format!("{block_bytes}B"), format!("interval_{interval}_len_{}", block.bytes().len()));
+            let id =
+                BenchmarkId::new(format!("{block_bytes}B"), format!("interval_{interval}_len_{}", block.bytes().len()));
             group.bench_function(id, |b| b.iter(|| black_box(block.find(&key(next())).unwrap().unwrap())));
         }
     }
