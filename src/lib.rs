@@ -4,7 +4,6 @@
 pub mod base;
 pub mod block;
 pub mod cache;
-<<<<<<< HEAD
 pub mod checkpoint;
 pub mod compaction;
 pub mod engine;
@@ -15,13 +14,6 @@ pub mod memtable;
 pub mod read;
 pub mod segment;
 pub mod state;
-=======
-pub mod compaction;
-pub mod io;
-pub mod manifest;
-pub mod read;
-pub mod segment;
->>>>>>> tree
 pub mod version;
 
 pub use base::error::{Error, ErrorKind, Result};
