@@ -78,11 +78,12 @@ fn value() -> impl Strategy<Value = ValueSpec> {
 }
 
 fn key() -> impl Strategy<Value = KeyNo> {
-    prop_oneof![2 => 0_u8..9, 3 => 9_u8..30]
+    // A few hot keys, so that operations meet.
+    prop_oneof![4 => prop::sample::select(vec![0_u8, 4, 9]), 2 => 0_u8..9, 2 => 9_u8..30]
 }
 
 fn namespace() -> impl Strategy<Value = i8> {
-    -1_i8..3
+    prop_oneof![3 => Just(0_i8), 1 => -1_i8..3]
 }
 
 fn time() -> impl Strategy<Value = i64> {
@@ -131,10 +132,16 @@ fn reads() -> impl Strategy<Value = Op> {
     ]
 }
 
+/// Small steps, steps of about a time to live, and steps back.
+fn clock() -> impl Strategy<Value = Op> {
+    let by_ms = prop_oneof![3 => 1_i16..5, 2 => 10_i16..30, 2 => 49_i16..52, 1 => -60_i16..0];
+    by_ms.prop_map(|by_ms| Op::Clock { by_ms })
+}
+
 fn machinery() -> impl Strategy<Value = Op> {
     let kind = prop_oneof![4 => Just(CheckpointKind::Incremental), 1 => Just(CheckpointKind::Full)];
     prop_oneof![
-        3 => (-30_i16..60).prop_map(|by_ms| Op::Clock { by_ms }),
+        5 => clock(),
         4 => kind.prop_map(|kind| Op::Checkpoint { kind }),
         10 => prop::collection::vec(any::<u8>(), 1..12).prop_map(|picks| Op::Work { picks }),
         2 => any::<u8>().prop_map(|checkpoint| Op::Confirm { checkpoint }),
