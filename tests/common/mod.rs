@@ -12,8 +12,14 @@ use bytes::Bytes;
 use highwater::base::clock::Clock;
 use highwater::base::executor::StepExecutor;
 use highwater::base::random::SeededRandom;
+<<<<<<< HEAD
 use highwater::io::store::{ObjectEntry, PutMode, Store};
 use highwater::{Environment, Error, ErrorKind, Result, Tuning};
+=======
+use highwater::engine::backend::{Coordinator, Tuning};
+use highwater::io::store::{ObjectEntry, PutMode, Store};
+use highwater::{Backend, CheckpointKind, Environment, Error, ErrorKind, Operator, Result, Subtask};
+>>>>>>> 54f7fad (Test keyed state, lists and timers as embedders use them)
 use parking_lot::Mutex;
 
 /// Objects in memory, shared by every environment that is given a clone.
@@ -165,4 +171,37 @@ pub fn tiny() -> Tuning {
         level_zero_runs: 2,
         ..Tuning::for_memory(16 << 20)
     }
+}
+
+/// The operator that single-operator tests use.
+pub fn operator() -> Operator {
+    Operator::new("op", 128)
+}
+
+/// The backend of the only subtask, with nothing in it.
+pub fn single(world: &World) -> Backend {
+    world.env().backend(&operator(), Subtask { index: 0, parallelism: 1 }, None).unwrap()
+}
+
+/// Completes checkpoint `id` of all subtasks, the background work done on the way.
+pub fn complete(world: &World, coordinator: &mut Coordinator, backends: &mut [Backend], id: u64) {
+    assert!(coordinator.begin(id).unwrap());
+    let tickets: Vec<_> =
+        backends.iter_mut().map(|b| b.checkpoint(id, CheckpointKind::Incremental, b"offsets").unwrap()).collect();
+    let mut completed = None;
+    for ticket in tickets {
+        world.executor.run_until_idle();
+        completed = coordinator.add(ticket.wait(Duration::ZERO).unwrap()).unwrap();
+    }
+    assert_eq!(completed.map(|completed| completed.id().id), Some(id));
+    backends.iter_mut().for_each(|b| b.confirm(id).unwrap());
+}
+
+/// The backends of `parallelism` subtasks, restored from the newest checkpoint if there is one, and their
+/// coordinator.
+pub fn subtasks(world: &World, operator: &Operator, parallelism: u32) -> (Coordinator, Vec<Backend>) {
+    let last = world.env().latest_checkpoint().unwrap();
+    let coordinator = world.env().coordinator(&[(operator.clone(), parallelism)]).unwrap();
+    let open = |index| world.env().backend(operator, Subtask { index, parallelism }, last.as_ref()).unwrap();
+    (coordinator, (0..parallelism).map(open).collect())
 }

@@ -203,7 +203,7 @@ impl States {
             }
             SUM => {
                 let sum = self.sum.get(b, (&key_bytes(k), &i64::from(n)))?;
-                Ok(sum.map(|sum| encoded_sum(sum)))
+                Ok(sum.map(encoded_sum))
             }
             _ => with_map!(self, s, k, n, |token, at| token.get(b, at, &key_bytes(u))),
         }
