@@ -8,6 +8,7 @@ pub mod checkpoint;
 pub mod compaction;
 pub mod engine;
 pub mod flush;
+pub mod inspect;
 pub mod io;
 pub mod manifest;
 pub mod memtable;

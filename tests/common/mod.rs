@@ -12,14 +12,10 @@ use bytes::Bytes;
 use highwater::base::clock::Clock;
 use highwater::base::executor::StepExecutor;
 use highwater::base::random::SeededRandom;
-<<<<<<< HEAD
 use highwater::io::store::{ObjectEntry, PutMode, Store};
-use highwater::{Environment, Error, ErrorKind, Result, Tuning};
-=======
-use highwater::engine::backend::{Coordinator, Tuning};
-use highwater::io::store::{ObjectEntry, PutMode, Store};
-use highwater::{Backend, CheckpointKind, Environment, Error, ErrorKind, Operator, Result, Subtask};
->>>>>>> 54f7fad (Test keyed state, lists and timers as embedders use them)
+use highwater::{
+    Backend, Begin, CheckpointKind, Coordinator, Environment, Error, ErrorKind, Operator, Result, Subtask, Tuning,
+};
 use parking_lot::Mutex;
 
 /// Objects in memory, shared by every environment that is given a clone.
@@ -185,7 +181,7 @@ pub fn single(world: &World) -> Backend {
 
 /// Completes checkpoint `id` of all subtasks, the background work done on the way.
 pub fn complete(world: &World, coordinator: &mut Coordinator, backends: &mut [Backend], id: u64) {
-    assert!(coordinator.begin(id).unwrap());
+    assert!(matches!(coordinator.begin(id).unwrap(), Begin::Started(_)));
     let tickets: Vec<_> =
         backends.iter_mut().map(|b| b.checkpoint(id, CheckpointKind::Incremental, b"offsets").unwrap()).collect();
     let mut completed = None;
@@ -201,7 +197,7 @@ pub fn complete(world: &World, coordinator: &mut Coordinator, backends: &mut [Ba
 /// coordinator.
 pub fn subtasks(world: &World, operator: &Operator, parallelism: u32) -> (Coordinator, Vec<Backend>) {
     let last = world.env().latest_checkpoint().unwrap();
-    let coordinator = world.env().coordinator(&[(operator.clone(), parallelism)]).unwrap();
+    let coordinator = world.env().coordinator(&[(operator, parallelism)]).unwrap();
     let open = |index| world.env().backend(operator, Subtask { index, parallelism }, last.as_ref()).unwrap();
     (coordinator, (0..parallelism).map(open).collect())
 }

@@ -6,7 +6,8 @@ use std::time::Duration;
 use highwater::base::ids::CheckpointId;
 use highwater::base::key_group::{KeyGroupRange, subtask_of};
 use highwater::{
-    Backend, Begin, CheckpointKind, CompletedCheckpoint, Coordinator, ErrorKind, Operator, Result, Subtask, Ticket, Tuning,
+    Backend, Begin, CheckpointKind, CompletedCheckpoint, Coordinator, ErrorKind, Operator, Result, Subtask, Ticket,
+    Tuning,
 };
 
 use crate::common::World;

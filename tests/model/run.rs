@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, VecDeque};
 use highwater::base::clock::Clock;
 use highwater::base::cursor::Direction;
 use highwater::base::record::NEVER;
-use highwater::{ReadView, Tuning};
 use highwater::state::EntryCursor;
 use highwater::state::list::read::ElementCursor;
 use highwater::{ErrorKind, TimeDomain, Timer};
+use highwater::{ReadView, Tuning};
 
 use crate::job::{Job, Task};
 use crate::model::{Expiring, ListKey, Model, RowKey, TimerKey, group};

@@ -4,11 +4,11 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
+use highwater::RawState;
 use highwater::base::cursor::Direction;
 use highwater::base::descriptor::{Layout, StateDescriptor};
 use highwater::base::key::{KeyParts, KeyShape};
 use highwater::base::merge_operator::MergeOperator;
-use highwater::RawState;
 use highwater::state::list::read::ElementCursor;
 use highwater::state::{EntryCursor, TimerService};
 use highwater::{Backend, Codec, KeyedState, ListState, MapState, ReducingState, Result, ValueState};
