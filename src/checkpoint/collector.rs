@@ -113,8 +113,8 @@ impl Collector {
         Ok(state)
     }
 
-    /// The state, and whether a checkpoint in flight is older than the newest completed one. A checkpoint that completed
-    /// between the two looks would be in neither, so they are repeated until the log stood still.
+    /// The state, and whether a checkpoint in flight is older than the newest completed one. A checkpoint that
+    /// completed between the two looks would be in neither, so they are repeated until the log stood still.
     fn state_and_held_back(&self) -> Result<(LineageState, bool)> {
         for _ in 0..MAX_REREADS {
             let Some(entry) = self.log.newest()? else { break };

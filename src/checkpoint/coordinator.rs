@@ -155,8 +155,8 @@ impl Coordinator {
         Ok(Begin::Started(self.id(id)))
     }
 
-    /// Attaches metadata to the whole of checkpoint `id`, which must be in flight; at most 1 MiB. Every log entry carries
-    /// it for as long as the checkpoint is retained.
+    /// Attaches metadata to the whole of checkpoint `id`, which must be in flight; at most 1 MiB. Every log entry
+    /// carries it for as long as the checkpoint is retained.
     ///
     /// # Errors
     /// `InvalidArgument` when it is too long; `NotFound` when the checkpoint isn't in flight.

@@ -1,7 +1,7 @@
 //! What may be deleted: a pure decision over a log's state and a listing.
 //!
-//! Live is what a checkpoint reaches that is retained, or condemned for less than the grace period, or held back. (Pinned
-//! ones are retained.) Everything else goes if we know that nobody can come to reach it:
+//! Live is what a checkpoint reaches that is retained, or condemned for less than the grace period, or held back.
+//! (Pinned ones are retained.) Everything else goes if we know that nobody can come to reach it:
 //!
 //! - what condemned checkpoints reach whose grace period is over;
 //! - objects of an older writer epoch that no checkpoint reaches and that are older than the grace period: orphans of
@@ -11,8 +11,11 @@
 //!
 //! A pending checkpoint newer than the newest completed one needs nothing held: what it shares with a condemned one,
 //! the newest one that others build on shares too, since a subtask's tree never takes back a segment that it
-//! has dropped. An older one, still in flight while its successor has completed, may reach what only condemned ones still
-//! reach: while there is one, all condemned checkpoints are held back.
+//! has dropped. An older one, still in flight while its successor has completed, may reach what only condemned ones
+//! still reach: while there is one, all condemned checkpoints are held back.
+//!
+//! This rests on a rule for those who upload: an incremental checkpoint refers to a segment by the name under which the
+//! last incremental one (or the restore) knew it, never by that of a self-contained checkpoint's copy.
 
 use std::collections::BTreeSet;
 

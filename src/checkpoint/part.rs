@@ -68,8 +68,8 @@ pub struct CheckpointPart {
 }
 
 impl CheckpointPart {
-    /// Bytes to send to the coordinator. Body, in [`super::frame`]: epoch and id (varints), then as in a log
-    /// entry: operator (length, UTF-8), subtask, parallelism, max parallelism (varints), first and last key group (u16),
+    /// Bytes to send to the coordinator. Body, in [`super::frame`]: epoch and id (varints), then as in a log entry:
+    /// operator (length, UTF-8), subtask, parallelism, max parallelism (varints), first and last key group (u16),
     /// manifest (name with its length, length in bytes as varint, hash u64), flags (u8, bit 0 self-contained),
     /// delta, uploaded and full bytes (varints).
     #[must_use]

@@ -1,7 +1,8 @@
 //! For tests: wrappers of both seams that fail or hang where a test says so.
 //!
-//! Every call is numbered from 0 in the order of arrival, over all wrappers that share one [`Faults`], and asks the plan
-//! what becomes of it. [`Fault::ErrorAfter`] is the lost answer: the call took effect and reports failure all the same.
+//! Every call is numbered from 0 in the order of arrival, over all wrappers that share one [`Faults`], and asks the
+//! plan what becomes of it. [`Fault::ErrorAfter`] is the lost answer: the call took effect and reports failure all the
+//! same.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};

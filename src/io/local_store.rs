@@ -1,10 +1,10 @@
 //! A store in a local directory, synced.
 //!
 //! The root is made only by whoever opens the store with leave to, never afterwards: when it has been renamed away or
-//! another directory stands in its place, every call is `Unavailable` until it is back. Folders below it are made one by
-//! one, which fails when the root is gone. An object is written under a temporary name (`name#N`), synced, linked or
-//! renamed to its own, and the folder synced before the call returns, so that what was acknowledged survives a crash of
-//! the host. Symbolic links below the root are refused.
+//! another directory stands in its place, every call is `Unavailable` until it is back. Folders below it are made one
+//! by one, which fails when the root is gone. An object is written under a temporary name (`name#N`), synced, linked or
+//! renamed to its own, and the folder synced before the call returns, so that what was acknowledged survives a crash
+//! of the host. Symbolic links below the root are refused.
 
 use std::collections::BTreeSet;
 use std::fs::{File, Metadata, OpenOptions};

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use futures_util::TryStreamExt;
 use object_store::path::Path;
-use object_store::{ObjectStore, ObjectStoreExt, PutOptions, PutPayload};
+use object_store::{GetOptions, ObjectStore, ObjectStoreExt, PutOptions, PutPayload};
 
 use super::names;
 use super::store::{ObjectEntry, PutMode, Store};
@@ -198,10 +198,15 @@ impl Store for RemoteStore {
             return if range.end <= length { Ok(Bytes::new()) } else { Err(self.short(name, &range, 0)) };
         }
         let asked = range.clone();
-        let read = self.wait("reading", name, async move { inner.get_range(&path, asked).await });
+        let read = self.wait("reading", name, async move {
+            let options = GetOptions::new().with_range(Some(asked));
+            let found = inner.get_opts(&path, options).await?;
+            let given = found.range.clone();
+            Ok((found.bytes().await?, given))
+        });
         match read {
-            Ok(bytes) if bytes.len() as u64 == range.end - range.start => Ok(bytes),
-            Ok(bytes) => Err(self.short(name, &range, bytes.len())),
+            Ok((bytes, given)) if given == range && bytes.len() as u64 == range.end - range.start => Ok(bytes),
+            Ok((bytes, _)) => Err(self.short(name, &range, bytes.len())),
             // A range behind the end fails in as many ways as there are stores.
             Err(error) if error.kind() == ErrorKind::Unavailable => match self.length(name) {
                 Ok(length) if length < range.end => {
@@ -325,6 +330,103 @@ mod tests {
         let mut failing = chunks().chain([Err(Error::internal("no more"))]);
         assert_eq!(store.put_stream("y", &mut failing, PutMode::Overwrite).unwrap_err().kind(), ErrorKind::Internal);
         assert_eq!(store.list("").unwrap().len(), 1);
+    }
+
+    /// Answers "200" to uploads in parts that it throws away, and ignores ranges.
+    #[derive(Debug)]
+    struct Liar(InMemory);
+
+    impl std::fmt::Display for Liar {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("Liar")
+        }
+    }
+
+    #[derive(Debug)]
+    struct Discarded;
+
+    #[async_trait::async_trait]
+    impl object_store::MultipartUpload for Discarded {
+        fn put_part(&mut self, _: PutPayload) -> object_store::UploadPart {
+            Box::pin(async { Ok(()) })
+        }
+
+        async fn complete(&mut self) -> object_store::Result<object_store::PutResult> {
+            InMemory::new().put(&Path::from("elsewhere"), PutPayload::new()).await
+        }
+
+        async fn abort(&mut self) -> object_store::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[async_trait::async_trait]
+    impl ObjectStore for Liar {
+        async fn put_opts(
+            &self,
+            path: &Path,
+            payload: PutPayload,
+            options: PutOptions,
+        ) -> object_store::Result<object_store::PutResult> {
+            self.0.put_opts(path, payload, options).await
+        }
+
+        async fn put_multipart_opts(
+            &self,
+            _: &Path,
+            _: object_store::PutMultipartOptions,
+        ) -> object_store::Result<Box<dyn object_store::MultipartUpload>> {
+            Ok(Box::new(Discarded))
+        }
+
+        async fn get_opts(
+            &self,
+            path: &Path,
+            mut options: GetOptions,
+        ) -> object_store::Result<object_store::GetResult> {
+            options.range = None;
+            self.0.get_opts(path, options).await
+        }
+
+        fn delete_stream(
+            &self,
+            paths: futures_util::stream::BoxStream<'static, object_store::Result<Path>>,
+        ) -> futures_util::stream::BoxStream<'static, object_store::Result<Path>> {
+            self.0.delete_stream(paths)
+        }
+
+        fn list(
+            &self,
+            prefix: Option<&Path>,
+        ) -> futures_util::stream::BoxStream<'static, object_store::Result<object_store::ObjectMeta>> {
+            self.0.list(prefix)
+        }
+
+        async fn list_with_delimiter(&self, prefix: Option<&Path>) -> object_store::Result<object_store::ListResult> {
+            self.0.list_with_delimiter(prefix).await
+        }
+
+        async fn copy_opts(
+            &self,
+            from: &Path,
+            to: &Path,
+            options: object_store::CopyOptions,
+        ) -> object_store::Result<()> {
+            self.0.copy_opts(from, to, options).await
+        }
+    }
+
+    #[test]
+    fn replay_19_arrow_rs_object_store_122_690_a_200_that_isnt_and_a_range_that_isnt() {
+        let mut store = RemoteStore::new(Arc::new(Liar(InMemory::new())), "liar://").unwrap();
+        store.part_bytes = 8;
+        let mut chunks = (0..10_u8).map(|i| Ok(Bytes::from(vec![i; 3])));
+        let error = store.put_stream("x", &mut chunks, PutMode::Overwrite).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotFound, "no commit: {error}");
+        store.put("y", Bytes::from_static(b"0123"), PutMode::Create).unwrap();
+        for range in [0..2, 1..3] {
+            assert_eq!(store.get_range("y", range).unwrap_err().kind(), ErrorKind::Corruption, "no wrong bytes");
+        }
     }
 
     #[test]

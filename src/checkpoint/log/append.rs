@@ -117,7 +117,7 @@ impl RootLog {
     }
 
     /// Holds checkpoint `id` while the attempt of `claim` lives on what it restored from it: until its first completed
-    /// checkpoint, or its successor's claim.
+    /// checkpoint that isn't self-contained, or its successor's claim.
     ///
     /// # Errors
     /// `NotFound` when it isn't there or is condemned; `Fenced`.

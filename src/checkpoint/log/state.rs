@@ -20,8 +20,8 @@ pub struct Pin {
     pub name: String,
     /// The checkpoint.
     pub id: CheckpointId,
-    /// For the pin of a restore: the epoch that restored. It goes with that epoch's first completed checkpoint, or when
-    /// a successor claims.
+    /// For the pin of a restore: the epoch that restored. It goes with that epoch's first completed checkpoint that
+    /// later ones build on, or when a successor claims.
     pub restored_by: Option<WriterEpoch>,
 }
 
@@ -183,7 +183,9 @@ impl LineageState {
         let at = self.checkpoints.partition_point(|c| c.id < id);
         self.checkpoints.insert(at, done.clone());
         self.greatest_completed = self.greatest_completed.max(Some(id));
-        self.pins.retain(|pin| pin.restored_by.is_none_or(|epoch| epoch > id.epoch));
+        if !done.self_contained() {
+            self.pins.retain(|pin| pin.restored_by.is_none_or(|epoch| epoch > id.epoch));
+        }
         let condemned = self.condemn(retain, now_ms);
         Ok(Some(Action::Complete { id, condemned }))
     }

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use super::world::{GRACE, World};
+use super::world::{GRACE, Subtask, World};
 use crate::ErrorKind;
 use crate::base::clock::ManualClock;
 use crate::checkpoint::claim::Claim;
@@ -63,9 +63,7 @@ fn replay_15_flink_21351_a_savepoint_does_not_subsume_the_last_checkpoint() {
     let mut subtask = world.subtask(claim);
     subtask.segment("base").unwrap();
     add(&mut coordinator, subtask.part(1).unwrap());
-    let mut copy = Subtaskless::copy_of(&mut subtask);
-    copy.checkpoint.id = 2;
-    add(&mut coordinator, copy);
+    add(&mut coordinator, full_copy(&mut subtask, 2));
     collect(&world, &coordinator);
     subtask.segment("more").unwrap();
     add(&mut coordinator, subtask.part(3).unwrap());
@@ -74,17 +72,34 @@ fn replay_15_flink_21351_a_savepoint_does_not_subsume_the_last_checkpoint() {
     assert_eq!(world.plain_log().state().unwrap().checkpoints.len(), 1);
 }
 
-/// A full checkpoint: its own copy of everything, and nothing builds on it.
-struct Subtaskless;
+/// The part of a full checkpoint: its own copy of the one segment `base`, and nothing builds on it.
+fn full_copy(subtask: &mut Subtask, id: u64) -> CheckpointPart {
+    let tree = std::mem::take(&mut subtask.tree);
+    subtask.segment("base").unwrap();
+    let part = CheckpointPart { self_contained: true, ..subtask.part(id).unwrap() };
+    subtask.tree = tree;
+    part
+}
 
-impl Subtaskless {
-    fn copy_of(subtask: &mut super::world::Subtask) -> CheckpointPart {
-        let tree = std::mem::take(&mut subtask.tree);
-        subtask.segment("base").unwrap();
-        let part = CheckpointPart { self_contained: true, ..subtask.part(0).unwrap() };
-        subtask.tree = tree;
-        part
-    }
+#[test]
+fn replay_15_flink_21351_nor_does_it_subsume_what_a_restore_builds_on() {
+    let world = World::new();
+    let (claim, mut coordinator) = start(&world, 1);
+    let mut subtask = world.subtask(claim);
+    subtask.segment("base").unwrap();
+    let full = CheckpointPart { self_contained: true, ..subtask.part(1).unwrap() };
+    add(&mut coordinator, full);
+    let latest = world.plain_log().state().unwrap().latest().unwrap().clone();
+    let (claim, mut coordinator) = start(&world, 1);
+    world.log().pin_for_restore(&claim, latest.id()).unwrap();
+    let mut restored = world.subtask(claim);
+    restored.tree.clone_from(&subtask.tree);
+    add(&mut coordinator, full_copy(&mut restored, 0));
+    collect(&world, &coordinator);
+    add(&mut coordinator, restored.part(1).unwrap());
+    collect(&world, &coordinator);
+    assert_latest_restorable(&world);
+    assert_eq!(world.plain_log().state().unwrap().checkpoints.len(), 1);
 }
 
 #[test]
