@@ -18,9 +18,11 @@ use crate::base::random::{Random, SeededRandom};
 use crate::cache::block_cache::BlockCache;
 use crate::cache::budget::{Budget, Purpose, Reservation};
 use crate::checkpoint::claim::Claim;
+use crate::checkpoint::collector::{Collected, Collector};
 use crate::checkpoint::completed::CompletedCheckpoint;
 use crate::checkpoint::coordinator::{Coordinator, CoordinatorSettings};
 use crate::checkpoint::log::RootLog;
+use crate::checkpoint::manifests::segment_names;
 use crate::io::files::{DirectoryLock, Files};
 use crate::io::local_files::LocalFiles;
 use crate::io::open_store::open_store;
@@ -369,6 +371,17 @@ impl Environment {
         }
         let expected: Vec<_> = operators.iter().map(|(o, parallelism)| (o.name.clone(), *parallelism)).collect();
         Coordinator::new(self.log(), self.claim()?, &expected, self.inner.checkpoints.clone())
+    }
+
+    /// Deletes what no retained, pinned, pending or still-in-grace checkpoint of the coordinator's job reaches. It
+    /// lists the root and reads every manifest within reach: run it on a worker every now and then (an eighth of the
+    /// grace period is often enough), not after every checkpoint. Crashing in the middle is fine.
+    ///
+    /// # Errors
+    /// `Fenced`; what reading a manifest that must stay failed with, in which case nothing was deleted; store errors.
+    pub fn collect_garbage(&self, collector: &Collector) -> Result<Collected> {
+        let store = &self.inner.store;
+        collector.run(&|manifest| segment_names(&**store, manifest))
     }
 
     /// The root log of the store.

@@ -16,7 +16,7 @@ use crate::base::ids::{CheckpointId, SegmentId, Sequence};
 use crate::base::key::KeyRange;
 use crate::base::key_group::KeyGroupRange;
 use crate::checkpoint::completed::CompletedCheckpoint;
-use crate::checkpoint::manifests::read_manifest;
+use crate::checkpoint::manifests::read_part;
 use crate::checkpoint::part::CheckpointPart;
 use crate::checkpoint::upload::StoreUploader;
 use crate::io::names::encode_part;
@@ -145,7 +145,7 @@ fn inherit(
         for part in checkpoint.parts_of(operator.name()) {
             check_max_parallelism(operator, part)?;
             if let Some(common) = part.key_groups.intersect(groups) {
-                let manifest = read_manifest(store, part)
+                let manifest = read_part(store, part)
                     .map_err(|e| e.context(format!("restoring checkpoint {}", checkpoint.id())))?;
                 parents.push((manifest, KeyRange::groups(common)));
             }

@@ -8,7 +8,7 @@ use crate::base::ids::{CheckpointId, SegmentId, StateId};
 use crate::base::key_group::KeyGroup;
 use crate::cache::block_cache::BlockCache;
 use crate::checkpoint::completed::CompletedCheckpoint;
-use crate::checkpoint::manifests::read_manifest;
+use crate::checkpoint::manifests::read_part;
 use crate::io::store::Store;
 use crate::io::stored_object::StoredObject;
 use crate::manifest::Manifest;
@@ -97,7 +97,7 @@ pub struct Description {
 pub fn describe(store: &Arc<dyn Store>, checkpoint: &CompletedCheckpoint) -> Result<Description> {
     let mut summary = Summary::new(store)?;
     for part in checkpoint.parts() {
-        summary.add(&read_manifest(&**store, part)?)?;
+        summary.add(&read_part(&**store, part)?)?;
     }
     Ok(Description {
         id: checkpoint.id(),
