@@ -5,7 +5,7 @@
 //! ```
 //! A restart is an entry that shares nothing, so that reading can begin there; offsets count from the
 //! block's first byte. Worked bytes: puts of "ab" = "1" and "ac" = "2" at sequence 7, a restart each 16:
-//! `07 00 00 00 00 00 00 00 | 00 02 01 00 01 61 62 31 | 01 01 01 00 01 63 32 | 08 00 00 00 | 01 00 00 00`.
+//! `07 00 00 00 00 00 00 00 | 00 02 61 62 01 00 01 31 | 01 01 63 01 00 01 32 | 08 00 00 00 | 01 00 00 00`.
 
 use crate::base::ids::Sequence;
 use crate::base::record::Record;
@@ -132,8 +132,8 @@ mod tests {
         assert_eq!(bytes.len(), len);
         let expected = [
             &[7, 0, 0, 0, 0, 0, 0, 0][..],
-            &[0, 2, 1, 0, 1, 0x61, 0x62, 0x31],
-            &[1, 1, 1, 0, 1, 0x63, 0x32],
+            &[0, 2, 0x61, 0x62, 1, 0, 1, 0x31],
+            &[1, 1, 0x63, 1, 0, 1, 0x32],
             &[8, 0, 0, 0, 1, 0, 0, 0],
         ];
         assert_eq!(bytes, expected.concat());

@@ -1,14 +1,14 @@
 //! One record in a block.
 //!
 //! ```text
-//! shared: varint | unshared: varint | flags: u8 | sequence: varint | [expiry: i64 LE] | value length: varint
-//!   | unshared key bytes | value
+//! shared: varint | unshared: varint | unshared key bytes | flags: u8 | sequence: varint | [expiry: i64 LE]
+//!   | value length: varint | value
 //! ```
-//! The key is the first `shared` bytes of the key before, then the unshared ones. Flags: the low four bits
-//! are the kind's tag, bit 4 says that an expiry follows (none: never), the rest must be 0. The sequence
-//! stands as its wrapping difference from the block's base, zigzag. Worked bytes: key `61 62` after `61 63`
-//! would be out of order; key `61 64` after `61 63`, put of "v", sequence = base + 1, no expiry:
-//! `01 01 01 02 01 | 64 | 76`.
+//! The key is the first `shared` bytes of the key before, then the unshared ones; it stands first because
+//! searches look at little else. Flags: the low four bits are the kind's tag, bit 4 says that an expiry
+//! follows (none: never), the rest must be 0. The sequence stands as its wrapping difference from the block's
+//! base, zigzag. Worked bytes: key `61 64` after key `61 63`, put of "v", sequence = base + 1, no expiry:
+//! `01 01 | 64 | 01 02 01 | 76`.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
 use std::ops::Range;
@@ -66,6 +66,7 @@ pub fn encode(out: &mut Vec<u8>, record: &Record<'_>, shared: usize, base: Seque
     let suffix = record.key.get(shared..).unwrap_or_default();
     put_varint(out, shared as u64);
     put_varint(out, suffix.len() as u64);
+    out.extend_from_slice(suffix);
     let expires = record.expiry != NEVER;
     out.push(record.kind as u8 | if expires { EXPIRES } else { 0 });
     put_varint(out, zigzag(record.sequence.wrapping_sub(base)));
@@ -73,7 +74,6 @@ pub fn encode(out: &mut Vec<u8>, record: &Record<'_>, shared: usize, base: Seque
         out.extend_from_slice(&record.expiry.to_le_bytes());
     }
     put_varint(out, record.value.len() as u64);
-    out.extend_from_slice(suffix);
     out.extend_from_slice(record.value);
 }
 
@@ -81,62 +81,88 @@ pub fn encode(out: &mut Vec<u8>, record: &Record<'_>, shared: usize, base: Seque
 ///
 /// # Errors
 /// Corruption when it leads outside of `bytes`; `Unsupported` for kinds and flags of newer versions.
-#[inline]
+#[inline(always)]
 pub fn decode(bytes: &[u8], offset: usize, base: Sequence) -> Result<Entry> {
-    let mut at = offset;
-    let (Some(shared), Some(unshared)) = (number(bytes, &mut at), number(bytes, &mut at)) else {
-        return Err(cut(offset));
+    try_decode(bytes, offset, base).ok_or_else(|| explain(bytes, offset))
+}
+
+/// The key part alone: shared length and the place of the unshared bytes.
+#[inline(always)]
+pub(super) fn decode_key(bytes: &[u8], offset: usize) -> Option<(usize, Range<usize>)> {
+    let head = bytes.get(offset..)?;
+    let (shared, unshared, at) = match head.first_chunk::<2>() {
+        Some([shared, unshared]) if (shared | unshared) < 0x80 => {
+            (u64::from(*shared), u64::from(*unshared), offset + 2)
+        }
+        _ => {
+            let mut at = offset;
+            (number(bytes, &mut at)?, number(bytes, &mut at)?, at)
+        }
     };
-    let Some(flags) = bytes.get(at).copied() else { return Err(cut(offset)) };
-    at += 1;
-    let kind = match Kind::from_tag(flags & KIND_MASK) {
-        Some(kind) if flags & !(KIND_MASK | EXPIRES) == 0 => kind,
-        _ => return Err(Error::new(ErrorKind::Unsupported, format!("entry at byte {offset}: flags {flags:#04x}"))),
-    };
-    let Some(delta) = number(bytes, &mut at) else { return Err(cut(offset)) };
-    let expiry = if flags & EXPIRES == 0 {
-        NEVER
-    } else {
-        let Some(found) = bytes.get(at..).and_then(|rest| rest.first_chunk::<8>()) else { return Err(cut(offset)) };
-        at += 8;
-        i64::from_le_bytes(*found)
-    };
-    let Some(value_len) = number(bytes, &mut at) else { return Err(cut(offset)) };
-    let left = bytes.len().saturating_sub(at) as u64;
-    if unshared > left || value_len > left - unshared {
-        return Err(Error::corruption(format!(
-            "entry at byte {offset}: {unshared} bytes of key and {value_len} of value expected, {left} left"
-        )));
+    let limit = MAX_ENCODED_KEY_BYTES as u64;
+    if shared > limit || unshared > limit || shared + unshared > limit {
+        return None;
     }
-    if shared.saturating_add(unshared) > MAX_ENCODED_KEY_BYTES as u64 || (expiry != NEVER && kind != Kind::Put) {
-        return Err(Error::corruption(format!(
-            "entry at byte {offset}: key of {shared} + {unshared} bytes, kind {kind:?}, expiry {expiry}"
-        )));
-    }
-    // All three are bounded by lengths in memory now.
     #[expect(clippy::cast_possible_truncation, reason = "bounded just above")]
-    let (shared, unshared, value_len) = (shared as usize, unshared as usize, value_len as usize);
-    let (middle, end) = (at + unshared, at + unshared + value_len);
+    let (shared, end) = (shared as usize, at + unshared as usize);
+    (end <= bytes.len()).then_some((shared, at..end))
+}
+
+#[inline(always)]
+fn try_decode(bytes: &[u8], offset: usize, base: Sequence) -> Option<Entry> {
+    let (shared, suffix) = decode_key(bytes, offset)?;
+    let rest = bytes.get(suffix.end..)?;
+    let (flags, delta, expiry, value_len, at) = match rest.first_chunk::<3>() {
+        Some([flags, delta, value_len]) if (flags | delta | value_len) < 0x80 && flags & EXPIRES == 0 => {
+            (*flags, u64::from(*delta), NEVER, u64::from(*value_len), suffix.end + 3)
+        }
+        _ => decode_rest(bytes, suffix.end)?,
+    };
+    let kind = Kind::from_tag(flags & KIND_MASK).filter(|_| flags & !(KIND_MASK | EXPIRES) == 0)?;
+    let end = usize::try_from(value_len).ok().and_then(|len| at.checked_add(len))?;
+    let sound = end <= bytes.len() && (expiry == NEVER || kind == Kind::Put);
     let sequence = base.wrapping_add(unzigzag(delta));
-    Ok(Entry { offset, shared, suffix: at..middle, kind, sequence, expiry, value: middle..end })
+    sound.then_some(Entry { offset, shared, suffix, kind, sequence, expiry, value: at..end })
 }
 
+/// Flags, sequence, expiry and value length of any form, and where they end.
+#[inline(never)]
+fn decode_rest(bytes: &[u8], mut at: usize) -> Option<(u8, u64, ExpiryMs, u64, usize)> {
+    let flags = *bytes.get(at)?;
+    at += 1;
+    let delta = number(bytes, &mut at)?;
+    let mut expiry = NEVER;
+    if flags & EXPIRES != 0 {
+        expiry = i64::from_le_bytes(*bytes.get(at..)?.first_chunk::<8>()?);
+        at += 8;
+    }
+    Some((flags, delta, expiry, number(bytes, &mut at)?, at))
+}
+
+/// Why the entry at `offset` can't be read.
 #[cold]
-fn cut(offset: usize) -> Error {
-    Error::corruption(format!("entry at byte {offset}: ends inside its header"))
+#[inline(never)]
+fn explain(bytes: &[u8], offset: usize) -> Error {
+    let Some((shared, suffix)) = decode_key(bytes, offset) else {
+        return Error::corruption(format!("entry at byte {offset}: its key leads beyond byte {}", bytes.len()));
+    };
+    let flags = bytes.get(suffix.end).copied().unwrap_or_default();
+    let known = Kind::from_tag(flags & KIND_MASK).is_some() && flags & !(KIND_MASK | EXPIRES) == 0;
+    if suffix.end < bytes.len() && !known {
+        return Error::new(ErrorKind::Unsupported, format!("entry at byte {offset}: flags {flags:#04x}"));
+    }
+    Error::corruption(format!(
+        "entry at byte {offset}: flags {flags:#04x} and value after a key of {shared} + {} bytes lead beyond byte {}",
+        suffix.len(),
+        bytes.len()
+    ))
 }
 
-/// A LEB128 number, most often of one byte; `None` when it is cut or longer than 64 bits. A `shared` or
-/// `unshared` near 2^64 is caught by the bounds that follow.
+/// A LEB128 number, most often of one byte; `None` when it is cut or longer than 64 bits.
 #[inline]
 fn number(bytes: &[u8], at: &mut usize) -> Option<u64> {
-    let first = *bytes.get(*at)?;
-    *at += 1;
-    if first < 0x80 {
-        return Some(u64::from(first));
-    }
-    let mut value = u64::from(first & 0x7F);
-    for shift in (7..64).step_by(7) {
+    let mut value = 0;
+    for shift in (0..64).step_by(7) {
         let byte = *bytes.get(*at)?;
         *at += 1;
         let bits = u64::from(byte & 0x7F);
@@ -170,10 +196,10 @@ mod tests {
         let record = Record { key: b"ad", sequence: 8, kind: Kind::Put, expiry: NEVER, value: b"v" };
         let mut out = Vec::new();
         encode(&mut out, &record, 1, 7);
-        assert_eq!(out, [1, 1, 1, 2, 1, 0x64, 0x76]);
+        assert_eq!(out, [1, 1, 0x64, 1, 2, 1, 0x76]);
         let entry = decode(&out, 0, 7).unwrap();
         assert_eq!(entry.record(b"ad", &out), record);
-        assert_eq!((entry.shared, entry.suffix, entry.value), (1, 5..6, 6..7));
+        assert_eq!((entry.shared, entry.suffix, entry.value), (1, 2..3, 6..7));
     }
 
     #[test]

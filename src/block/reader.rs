@@ -26,11 +26,11 @@ pub struct Block {
     restarts: usize,
 }
 
-/// The two entries between which a searched key would stand.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+/// Offsets of the two entries between which a searched key would stand.
+#[derive(Debug, Clone, Copy, Default)]
 struct Gap {
-    before: Option<Entry>,
-    after: Option<Entry>,
+    before: Option<usize>,
+    after: Option<usize>,
 }
 
 impl Block {
@@ -78,8 +78,13 @@ impl Block {
         if offset >= self.entries_end {
             return Ok(None);
         }
-        let entries = self.bytes.get(..self.entries_end).unwrap_or_default();
-        entry::decode(entries, offset, self.base).map(Some)
+        entry::decode(self.entries(), offset, self.base).map(Some)
+    }
+
+    /// The bytes up to where entries end; offsets of entries count in them.
+    #[inline]
+    fn entries(&self) -> &[u8] {
+        self.bytes.get(..self.entries_end).unwrap_or_default()
     }
 
     /// Offset of the restart with `number`; where entries end for the one after the last.
@@ -100,14 +105,18 @@ impl Block {
         Ok(offset)
     }
 
-    fn restart(&self, number: usize) -> Result<Entry> {
+    /// Key of the restart with `number`.
+    #[inline]
+    fn restart_key(&self, number: usize) -> Result<&[u8]> {
         let offset = self.restart_offset(number)?;
-        match self.entry_at(offset)? {
-            Some(entry) if entry.shared == 0 => Ok(entry),
-            _ => Err(Error::corruption(format!("block restart {number} at byte {offset}: shares a key"))),
+        let entries = self.entries();
+        match entry::decode_key(entries, offset) {
+            Some((0, suffix)) => Ok(entries.get(suffix).unwrap_or_default()),
+            _ => Err(Error::corruption(format!("block restart {number} at byte {offset}: no entry with a whole key"))),
         }
     }
 
+    #[inline]
     fn suffix(&self, entry: &Entry) -> &[u8] {
         self.bytes.get(entry.suffix.clone()).unwrap_or_default()
     }
@@ -119,20 +128,22 @@ impl Block {
         // Invariant: restart `low` is before (or 0), restart `high` is not (or the end).
         while high - low > 1 {
             let middle = low + (high - low) / 2;
-            let entry = self.restart(middle)?;
-            if is_before(self.suffix(&entry).cmp(target), or_equal) { low = middle } else { high = middle }
+            let key = self.restart_key(middle)?;
+            if is_before(key.cmp(target), or_equal) { low = middle } else { high = middle }
         }
         Ok(low)
     }
 
     fn gap(&self, target: &[u8], or_equal: bool) -> Result<Gap> {
         let restart = self.last_restart_before(target, or_equal)?;
+        let entries = self.entries();
+        let mut offset = self.restart_offset(restart)?;
         let mut gap = Gap::default();
-        let mut entry = self.restart(restart)?;
         let mut key_len = 0;
         // What the entry before and `target` have in common; the entry before is before.
         let mut common = 0;
-        loop {
+        while offset < entries.len() {
+            let entry = entry::decode(entries, offset, self.base)?;
             if entry.shared > key_len {
                 return Err(shares_too_much(&entry, key_len));
             }
@@ -140,24 +151,27 @@ impl Block {
                 Ordering::Greater => Ordering::Less,
                 Ordering::Less => Ordering::Greater,
                 Ordering::Equal => {
-                    let (suffix, rest) = (self.suffix(&entry), target.get(common..).unwrap_or_default());
+                    let suffix = entries.get(entry.suffix.clone()).unwrap_or_default();
+                    let rest = target.get(common..).unwrap_or_default();
                     let more = shared_len(suffix, rest);
                     common += more;
-                    suffix.get(more..).unwrap_or_default().cmp(rest.get(more..).unwrap_or_default())
+                    // The first bytes that differ decide; the end of a key is below any byte.
+                    suffix.get(more).cmp(&rest.get(more))
                 }
             };
             if !is_before(order, or_equal) {
-                gap.after = Some(entry);
+                gap.after = Some(offset);
                 return Ok(gap);
             }
             key_len = entry.key_len();
-            let next = self.entry_at(entry.value.end)?;
-            gap.before = Some(entry);
-            match next {
-                Some(next) => entry = next,
-                None => return Ok(gap),
-            }
+            gap.before = Some(offset);
+            offset = entry.value.end;
         }
+        Ok(gap)
+    }
+
+    fn entry_if(&self, offset: Option<usize>) -> Result<Option<Entry>> {
+        offset.map_or(Ok(None), |offset| self.entry_at(offset))
     }
 
     /// The first entry whose key is `target` or above. Its key is `target[..shared]`, then its suffix.
@@ -165,7 +179,7 @@ impl Block {
     /// # Errors
     /// Corruption or `Unsupported`, as the entries are.
     pub fn lower_bound(&self, target: &[u8]) -> Result<Option<Entry>> {
-        Ok(self.gap(target, false)?.after)
+        self.entry_if(self.gap(target, false)?.after)
     }
 
     /// The last entry whose key is `target` or below.
@@ -173,7 +187,7 @@ impl Block {
     /// # Errors
     /// As [`Block::lower_bound`].
     pub fn floor(&self, target: &[u8]) -> Result<Option<Entry>> {
-        Ok(self.gap(target, true)?.before)
+        self.entry_if(self.gap(target, true)?.before)
     }
 
     /// The first entry at exactly `target`.
@@ -201,6 +215,13 @@ impl Block {
     #[must_use]
     pub fn value(&self, entry: &Entry) -> Bytes {
         if entry.value.end <= self.bytes.len() { self.bytes.slice(entry.value.clone()) } else { Bytes::new() }
+    }
+
+    /// The value of `entry`, borrowed.
+    #[inline]
+    #[must_use]
+    pub fn value_bytes(&self, entry: &Entry) -> &[u8] {
+        self.bytes.get(entry.value.clone()).unwrap_or_default()
     }
 
     /// Replaces the end of `key`, the key of the entry before, so that it is that of `entry`.

@@ -127,8 +127,8 @@ fn frames_that_do_not_fit_are_corruption() {
 #[test]
 fn a_range_tombstone_of_the_future_is_unsupported() {
     let mut bytes = block_of(&[put(b"a", 1, b"")], 1).bytes().to_vec();
-    assert_eq!(bytes[10], Kind::Put as u8);
-    bytes[10] = 5;
+    assert_eq!(bytes[11], Kind::Put as u8);
+    bytes[11] = 5;
     let block = Block::parse(Bytes::from(bytes)).unwrap();
     assert_eq!(block.find(b"a").unwrap_err().kind(), ErrorKind::Unsupported);
     assert_eq!(Forward::first(block.clone()).unwrap_err().kind(), ErrorKind::Unsupported);

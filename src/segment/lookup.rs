@@ -139,7 +139,7 @@ impl Segment {
         let Some(partition) = self.passes(key, hash, access)? else { return Ok(None) };
         let index = self.block(partition.index, access)?;
         let Some(at) = index.floor(key).map_err(|e| self.at(e, partition.index))? else { return Ok(None) };
-        let handle = index::decode_handle(&index.value(&at)).map_err(|e| self.at(e, partition.index))?;
+        let handle = index::decode_handle(index.value_bytes(&at)).map_err(|e| self.at(e, partition.index))?;
         let block = self.block(handle, access)?;
         let found = find_in(&block, key, wanted).map_err(|e| self.at(e, handle))?;
         Ok(found.map(|entry| (block, entry)))

@@ -140,7 +140,7 @@ impl Segment {
     pub(super) fn partition(&self, key: &[u8], access: Access) -> Result<Option<Partition>, Stop> {
         let (top, handle) = (self.top(access)?, self.meta.top_index);
         let Some(entry) = top.floor(key).map_err(|e| self.at(e, handle))? else { return Ok(None) };
-        let found = index::decode_partition(&top.value(&entry)).map_err(|e| self.at(e, handle))?;
+        let found = index::decode_partition(top.value_bytes(&entry)).map_err(|e| self.at(e, handle))?;
         Ok(Some(found))
     }
 
