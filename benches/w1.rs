@@ -138,7 +138,10 @@ impl std::hash::Hasher for Fold {
 type FoldMap = hashbrown::HashMap<Box<[u8]>, Box<[u8]>, std::hash::BuildHasherDefault<Fold>>;
 
 fn filled_map<M: Plain>() -> M {
-    scrambled().map(|id| (Box::from(encoded(id)), Box::from(0_u64.to_le_bytes()))).map(|(k, v): (Box<[u8; 22]>, Box<[u8; 8]>)| (k as Box<[u8]>, v as Box<[u8]>)).collect()
+    scrambled()
+        .map(|id| (Box::from(encoded(id)), Box::from(0_u64.to_le_bytes())))
+        .map(|(k, v): (Box<[u8; 22]>, Box<[u8; 8]>)| (k as Box<[u8]>, v as Box<[u8]>))
+        .collect()
 }
 
 fn run_memtable(memtable: &mut Memtable, ids: &[u64]) -> f64 {

@@ -127,7 +127,7 @@ impl Memtable {
     /// Sequence of the newest prefix delete of `group` that `sight` sees, 0 for none.
     fn buried_at(&self, group: Option<&Group>, sight: Sight) -> u64 {
         let Some(tombstone) = group.and_then(|group| group.tombstone) else { return 0 };
-        let mut location = tombstone.location;
+        let Some(mut location) = tombstone.location else { return tombstone.sequence };
         loop {
             let sequence = self.log.header(location).sequence;
             if sequence <= sight.sequence {

@@ -56,13 +56,7 @@ impl Memtable {
         self.scan_as(prefix, bounds, direction, sight)
     }
 
-    fn scan_as(
-        &self,
-        prefix: &[u8],
-        bounds: UserKeyBounds<'_>,
-        direction: Direction,
-        sight: Sight,
-    ) -> GroupScan<'_> {
+    fn scan_as(&self, prefix: &[u8], bounds: UserKeyBounds<'_>, direction: Direction, sight: Sight) -> GroupScan<'_> {
         let group = self.groups.find(prefix).map(|id| self.groups.get(id));
         let members = group.filter(|_| !are_crossed(bounds)).map(|g| g.members.range(&self.log, bounds.0, bounds.1));
         let complete = group.is_some_and(|group| group.complete_at(sight.sequence));

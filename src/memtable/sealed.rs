@@ -89,9 +89,10 @@ impl SealedEpoch {
     pub fn cursor(self: &Arc<Self>, range: &KeyRange, direction: Direction) -> EpochCursor {
         let sorted = self.sorted();
         let from = sorted.partition_point(|p| self.record_at(*p).key < range.start.as_slice());
-        let to = range.end.as_ref().map_or(sorted.len(), |end| {
-            sorted.partition_point(|p| self.record_at(*p).key < end.as_slice())
-        });
+        let to = range
+            .end
+            .as_ref()
+            .map_or(sorted.len(), |end| sorted.partition_point(|p| self.record_at(*p).key < end.as_slice()));
         EpochCursor { epoch: self.clone(), from, to: to.max(from), direction }
     }
 
