@@ -290,13 +290,7 @@ impl Log {
             return;
         }
         if self.filling == Some(entry.index) {
-            // Younger from now on: among records of one generation the greater (birth, offset) is newer.
             page.used = 0;
-            let (id, birth) = (page.id as usize, self.birth());
-            if let Container::Open(pages) = &mut self.containers[entry.container as usize] {
-                pages[entry.index as usize].birth = birth;
-            }
-            self.table[id].birth = birth;
             return;
         }
         let page = pages.swap_remove(entry.index as usize);

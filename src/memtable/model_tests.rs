@@ -456,7 +456,7 @@ impl World {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, max_shrink_iters: 4000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 12000, max_shrink_iters: 4000, ..ProptestConfig::default() })]
 
     #[test]
     fn random_histories_agree_with_plain_maps(

@@ -15,7 +15,7 @@ pub(super) struct Page {
     pub(super) live: usize,
     /// Its id in the page table while it has one.
     pub(super) id: u32,
-    /// Never the same for two lives of one id; greater is younger.
+    /// Never the same for two lives of one id.
     pub(super) birth: u32,
     reservation: Reservation,
 }

@@ -146,10 +146,11 @@ impl Memtable {
         while self.log.header(location).sequence > sight.sequence {
             match self.log.previous(location) {
                 Previous::At(previous) => location = previous,
-                Previous::None if group.is_some_and(|group| group.complete_at(sight.sequence)) => {
-                    return Err(Lookup::Absent);
+                // Evicting what a view sees ends the group's completeness for it.
+                Previous::None | Previous::Evicted => {
+                    let complete = group.is_some_and(|group| group.complete_at(sight.sequence));
+                    return Err(if complete { Lookup::Absent } else { Lookup::Unknown });
                 }
-                Previous::None | Previous::Evicted => return Err(Lookup::Unknown),
             }
         }
         Ok(location)
