@@ -133,6 +133,7 @@ impl Memtable {
         let settled = self.settled();
         let group = self.groups.get_mut(id);
         if header.kind() == Kind::PrefixDelete {
+            group.settled_tombstone = group.settled_tombstone.max(header.sequence);
             if let Some(tombstone) = group.tombstone.as_mut().filter(|t| t.location == Some(location)) {
                 tombstone.location = None;
                 self.group_shrank(id);
@@ -195,7 +196,8 @@ impl Memtable {
                 Previous::None | Previous::Evicted => None,
             };
         }
-        first
+        let settled = self.groups.get(id).settled_tombstone;
+        if settled > sequence { first.min(settled) } else { first }
     }
 
     /// A member that reads before `until` see is gone: they have to go below. Reads since don't, so

@@ -170,6 +170,8 @@ pub(super) struct Group {
     pub(super) members: Members,
     /// Newest prefix delete. Members older than it are only for views.
     pub(super) tombstone: Option<Tombstone>,
+    /// Sequence of the newest prefix delete whose record was evicted, 0 for none: every view sees it.
+    pub(super) settled_tombstone: Sequence,
     /// Reads as of this sequence or later need not go below: all that lives is among the members.
     /// `Sequence::MAX` when that isn't known.
     pub(super) complete_since: Sequence,
@@ -187,6 +189,7 @@ impl Group {
             prefix: prefix.into(),
             members: Members::Small(Vec::new()),
             tombstone: None,
+            settled_tombstone: 0,
             complete_since: Sequence::MAX,
             absent_epoch: 0,
             silent_delete: 0,

@@ -366,11 +366,10 @@ impl Log {
 }
 
 #[inline]
-#[expect(clippy::cast_possible_truncation, reason = "ids are 32 bits wide")]
 fn write_into(page: &mut Page, header: &Header, new: &NewRecord<'_>) -> Location {
     let at = page.used;
     new.write(header, page.bytes_mut(), at);
     page.used += header.size();
     page.live += 1;
-    Location::new(page.id as u32, at)
+    Location::new(page.id, at)
 }

@@ -1,7 +1,5 @@
 //! What a point read finds in memory.
 
-use smallvec::SmallVec;
-
 use crate::base::merge_operator::{self, MergeOperator};
 use crate::base::operands;
 use crate::base::record::Record;
@@ -36,7 +34,7 @@ pub enum Base<'a> {
 #[derive(Debug, Clone)]
 pub struct OperandChain<'a> {
     /// [`Merge`](crate::base::record::Kind::Merge) records, newest first, at least one.
-    pub newest_first: SmallVec<[Record<'a>; 2]>,
+    pub newest_first: Vec<Record<'a>>,
     /// What they apply to.
     pub base: Base<'a>,
 }
