@@ -456,11 +456,11 @@ impl World {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 8000, max_shrink_iters: 4000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { max_shrink_iters: 4000, ..ProptestConfig::default() })]
 
     #[test]
     fn random_histories_agree_with_plain_maps(
-        ops in proptest::collection::vec(op(), 1..600),
+        ops in proptest::collection::vec(op(), 1..250),
         page_bytes in prop_oneof![Just(256), Just(1024), Just(256 << 10)],
     ) {
         let mut world = World::new(page_bytes);
