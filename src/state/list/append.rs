@@ -36,7 +36,7 @@ impl Appender {
 
     /// Adds an element written at `written_ms` (`None` without a time to live).
     pub(super) fn push(&mut self, backend: &mut Backend, element: &[u8], written_ms: Option<i64>) -> Result<()> {
-        let full = self.chunk.len() + element.len() > CHUNK_BYTES;
+        let full = self.chunk.len() + element.len() > CHUNK_BYTES || self.written_ms != written_ms;
         if full && !self.chunk.is_empty() {
             self.put(backend)?;
             self.chunk.clear();
