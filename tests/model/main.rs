@@ -87,6 +87,7 @@ fn everything_stays_in_memory_until_a_checkpoint() {
         level_base_bytes: 8 << 20,
         level_zero_runs: 4,
         epoch_bytes: 8 << 20,
+        memtable_bytes: u64::MAX,
         ..common::tiny()
     };
     check(&tuning, 2);
