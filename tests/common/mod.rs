@@ -167,7 +167,7 @@ impl World {
 pub fn tiny() -> Tuning {
     Tuning {
         page_bytes: 4096,
-        memtable_bytes: 256 << 10,
+        memtable_bytes: 64 << 10,
         epoch_bytes: 16 << 10,
         block_bytes: 128,
         segment_bytes: 1024,

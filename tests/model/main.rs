@@ -26,7 +26,7 @@ fn check(tuning: &Tuning, parallelism: u32) {
         max_shrink_iters: 2000,
         ..ProptestConfig::default()
     };
-    let outcome = TestRunner::new(config).run(&ops::history(250), |history| {
+    let outcome = TestRunner::new(config).run(&ops::history(400), |history| {
         run::Run::new(tuning.clone(), parallelism).history(&history);
         Ok(())
     });
