@@ -167,7 +167,6 @@ impl World {
 pub fn tiny() -> Tuning {
     Tuning {
         page_bytes: 4096,
-        memtable_bytes: 64 << 10,
         epoch_bytes: 16 << 10,
         block_bytes: 128,
         segment_bytes: 1024,
@@ -208,4 +207,9 @@ pub fn subtasks(world: &World, operator: &Operator, parallelism: u32) -> (Coordi
     let coordinator = world.env().coordinator(&[(operator, parallelism)]).unwrap();
     let open = |index| world.env().backend(operator, Subtask { index, parallelism }, last.as_ref()).unwrap();
     (coordinator, (0..parallelism).map(open).collect())
+}
+
+/// As [`tiny`], with so little memory that records are evicted and writes refused unless background work is done.
+pub fn cramped() -> Tuning {
+    Tuning { memtable_bytes: 64 << 10, ..tiny() }
 }
