@@ -113,18 +113,28 @@ impl Clock for WallClock {
 /// An environment in a directory of its own, with what the test steers it by.
 pub struct World {
     pub clock: Arc<WallClock>,
-    pub executor: Arc<StepExecutor>,
     pub store: Arc<MemoryStore>,
+    /// The running environment's workers.
+    pub executor: Arc<StepExecutor>,
     tuning: Tuning,
+    /// Environments started so far; every other one restores eagerly.
+    started: u32,
     /// `None` only while it is down.
     running: Option<(Environment, tempfile::TempDir)>,
+}
+
+/// An environment that was replaced but doesn't know it yet.
+pub struct Zombie {
+    pub env: Environment,
+    pub executor: Arc<StepExecutor>,
+    _directory: tempfile::TempDir,
 }
 
 impl World {
     /// A new world at time 0 with an empty store.
     pub fn new(tuning: Tuning) -> Self {
         let (clock, executor, store) = Default::default();
-        let mut world = Self { clock, executor, store, tuning, running: None };
+        let mut world = Self { clock, store, executor, tuning, started: 0, running: None };
         world.start();
         world
     }
@@ -135,11 +145,17 @@ impl World {
 
     /// Memory, waiting work and the directory go, the store is left. The caller has dropped its backends.
     pub fn crash(&mut self) {
-        let (env, directory) = self.running.take().unwrap();
+        let Zombie { env, executor, _directory } = self.replace();
         drop(env);
-        self.executor.clear();
-        drop(directory);
+        executor.clear();
+    }
+
+    /// Starts another environment over the same store while the old one lives on.
+    pub fn replace(&mut self) -> Zombie {
+        let (env, directory) = self.running.take().unwrap();
+        let executor = std::mem::take(&mut self.executor);
         self.start();
+        Zombie { env, executor, _directory: directory }
     }
 
     fn start(&mut self) {
@@ -151,6 +167,7 @@ impl World {
             .random(Arc::new(SeededRandom::new(self.clock.monotonic_ns())))
             .executors(self.executor.clone(), self.executor.clone())
             .tuning(self.tuning.clone())
+            .eager_restore(self.started % 2 == 1)
             .checkpoints(CoordinatorSettings {
                 retain: 2,
                 grace: Duration::from_millis(1),
@@ -159,6 +176,7 @@ impl World {
             })
             .open()
             .unwrap();
+        self.started += 1;
         self.running = Some((env, directory));
     }
 }

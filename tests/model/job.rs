@@ -10,7 +10,7 @@ use highwater::{
     Tuning,
 };
 
-use crate::common::World;
+use crate::common::{World, Zombie};
 use crate::model::{MAX_PARALLELISM, Model, group};
 use crate::states::States;
 
@@ -168,13 +168,35 @@ impl Job {
         self.tasks.iter_mut().for_each(|task| task.backend.abort(checkpoint.id).unwrap());
     }
 
+    /// Collects garbage, which must harm nothing that a checkpoint in reach needs.
+    pub fn collect(&mut self) {
+        let collector = self.coordinator().collector();
+        self.world.env().collect_garbage(&collector).unwrap();
+    }
+
     /// Throws everything away but the store, and comes back from the newest checkpoint.
     pub fn crash(&mut self, parallelism: u32) -> Frozen {
         self.in_flight.clear();
-        self.unconfirmed.clear();
         self.tasks.clear();
         self.coordinator = None;
         self.world.crash();
+        self.come_back(parallelism)
+    }
+
+    /// Starts a successor while the job lives on, and then lets the old one do all it still can: nothing that
+    /// counts.
+    pub fn usurp(&mut self, parallelism: u32) -> Frozen {
+        let in_flight = std::mem::take(&mut self.in_flight);
+        let tasks = std::mem::take(&mut self.tasks);
+        let coordinator = self.coordinator.take().unwrap();
+        let zombie = self.world.replace();
+        let frozen = self.come_back(parallelism);
+        haunt(&zombie, coordinator, tasks, in_flight);
+        frozen
+    }
+
+    fn come_back(&mut self, parallelism: u32) -> Frozen {
+        self.unconfirmed.clear();
         let last = self.world.env().latest_checkpoint().unwrap();
         let newest = self.completed.last_key_value();
         assert_eq!(last.as_ref().map(|last| last.id()), newest.map(|(id, _)| *id), "another newest checkpoint");
@@ -207,4 +229,22 @@ impl Job {
             assert_eq!(found, expected, "metadata of the old parts of subtask {index}");
         }
     }
+}
+
+/// A replaced job does its waiting work, hands in its parts and collects garbage.
+fn haunt(zombie: &Zombie, mut coordinator: Coordinator, mut tasks: Vec<Task>, in_flight: Vec<InFlight>) {
+    zombie.executor.run_until_idle();
+    for task in &mut tasks {
+        let _ = task.backend.poll();
+    }
+    for ticket in in_flight.iter().flat_map(|checkpoint| &checkpoint.tickets).flatten() {
+        if let Ok(part) = ticket.wait(Duration::ZERO) {
+            match coordinator.add(part) {
+                Ok(completed) => assert!(completed.is_none(), "a replaced job completed a checkpoint"),
+                Err(error) => assert_eq!(error.kind(), ErrorKind::Fenced, "{error}"),
+            }
+        }
+    }
+    let error = zombie.env.collect_garbage(&coordinator.collector()).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Fenced, "{error}");
 }

@@ -23,6 +23,7 @@ pub enum Op {
     TimerRegister { domain: bool, key: KeyNo, namespace: i8, time: i64 },
     TimerDelete { domain: bool, key: KeyNo, namespace: i8, time: i64 },
     TimerPop { domain: bool, subtask: u8, until: i64 },
+    GetMany { subtask: u8 },
     Get { state: u8, key: KeyNo, namespace: i8, user_key: KeyNo },
     ListGet { state: u8, key: KeyNo, namespace: i8 },
     Scan { state: u8, key: KeyNo, namespace: i8, bounds: Bounds, backward: bool },
@@ -36,7 +37,9 @@ pub enum Op {
     Work { picks: Vec<u8> },
     Confirm { checkpoint: u8 },
     Abort { checkpoint: u8 },
+    Collect,
     Crash { parallelism: u8, finish_work: bool },
+    Usurp { parallelism: u8 },
     FullCheck,
 }
 
@@ -128,6 +131,7 @@ fn reads() -> impl Strategy<Value = Op> {
         1 => any::<u8>().prop_map(|cursor| Op::CursorClose { cursor }),
         1 => any::<u8>().prop_map(|subtask| Op::ViewOpen { subtask }),
         1 => any::<u8>().prop_map(|view| Op::ViewCheck { view }),
+        1 => any::<u8>().prop_map(|subtask| Op::GetMany { subtask }),
         1 => Just(Op::FullCheck),
     ]
 }
@@ -146,6 +150,8 @@ fn machinery() -> impl Strategy<Value = Op> {
         10 => prop::collection::vec(any::<u8>(), 1..12).prop_map(|picks| Op::Work { picks }),
         2 => any::<u8>().prop_map(|checkpoint| Op::Confirm { checkpoint }),
         1 => any::<u8>().prop_map(|checkpoint| Op::Abort { checkpoint }),
+        2 => Just(Op::Collect),
+        1 => (1_u8..6).prop_map(|parallelism| Op::Usurp { parallelism }),
         1 => (1_u8..6, any::<bool>()).prop_map(|(parallelism, finish_work)| Op::Crash { parallelism, finish_work }),
     ]
 }

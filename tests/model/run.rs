@@ -10,7 +10,7 @@ use highwater::state::list::read::ElementCursor;
 use highwater::{ErrorKind, Result, TimeDomain, Timer};
 use highwater::{ReadView, Tuning};
 
-use crate::job::{Job, Task};
+use crate::job::{Frozen, Job, Task};
 use crate::model::{Expiring, ListKey, Model, RowKey, TimerKey, group};
 use crate::ops::{Bounds, KeyNo, Op, ValueSpec, key_bytes};
 use crate::states::{
@@ -145,6 +145,9 @@ impl Run {
             Op::TimerRegister { domain, key, namespace, time } => self.timer(*domain, *key, *namespace, *time, true),
             Op::TimerDelete { domain, key, namespace, time } => self.timer(*domain, *key, *namespace, *time, false),
             Op::TimerPop { domain, subtask, until } => self.pop_timer(*domain, *subtask, *until),
+            Op::Usurp { parallelism } => self.usurp(u32::from(*parallelism)),
+            Op::GetMany { subtask } => self.get_many(*subtask),
+            Op::Collect => self.job.collect(),
             Op::Crash { parallelism, finish_work } => self.crash(u32::from(*parallelism), *finish_work),
             other => panic!("{other:?} is applied by nobody"),
         }
@@ -259,6 +262,17 @@ impl Run {
             let Task { backend, states } = &mut self.job.tasks[(task + 1) % others];
             let error = states.get(backend, at).unwrap_err();
             assert_eq!(error.kind(), ErrorKind::InvalidArgument, "a key of another subtask");
+        }
+    }
+
+    fn get_many(&mut self, subtask: u8) {
+        let task = usize::from(subtask) % self.job.tasks.len();
+        let keys: Vec<KeyNo> = (0..40).filter(|key| self.job.index_of(&key_bytes(*key)) == task).collect();
+        let Task { backend, states } = &mut self.job.tasks[task];
+        let found = states.get_many(backend, &keys).unwrap();
+        for (key, found) in keys.into_iter().zip(found) {
+            let row = row_of(place(MERGED, key, 0));
+            assert_eq!(found.as_ref(), self.model.get(&row, 0), "get_many {row:?}");
         }
     }
 
@@ -485,11 +499,21 @@ impl Run {
             self.job.world.executor.run_until_idle();
             self.job.poll();
         }
+        let frozen = self.job.crash(parallelism);
+        self.continue_from(frozen);
+    }
+
+    fn usurp(&mut self, parallelism: u32) {
+        let frozen = self.job.usurp(parallelism);
+        self.continue_from(frozen);
+    }
+
+    /// Handles of the job that is gone are dropped only now: they may outlive it.
+    fn continue_from(&mut self, frozen: Frozen) {
         self.cursors.clear();
         self.views.clear();
-        let frozen = self.job.crash(parallelism);
         self.model = frozen.model;
-        self.now_ms = vec![i64::MIN; parallelism as usize];
+        self.now_ms = vec![i64::MIN; self.job.tasks.len()];
         self.full_check();
     }
 }

@@ -209,6 +209,18 @@ impl States {
         }
     }
 
+    /// The values of the merged state, in the order of `keys`.
+    pub fn get_many(&self, b: &mut Backend, keys: &[KeyNo]) -> Result<Vec<Option<Bytes>>> {
+        let keys: Vec<Bytes> = keys.iter().map(|key| key_bytes(*key)).collect();
+        let parts: Vec<KeyParts<'_>> = keys.iter().map(|key| merged_parts(key)).collect();
+        let mut found = vec![None; keys.len()];
+        b.get_many(self.merged, &parts, |index, value| {
+            found[index] = value.map(<[u8]>::to_vec);
+            Ok(())
+        })?;
+        Ok(found)
+    }
+
     pub fn merge(&self, b: &mut Backend, key: KeyNo, operand: &[u8]) -> Result<()> {
         b.merge(self.merged, merged_parts(&key_bytes(key)), operand)
     }
