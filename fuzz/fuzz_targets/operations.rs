@@ -25,5 +25,5 @@ fuzz_target!(|input: &[u8]| {
     let rng = TestRng::from_seed(RngAlgorithm::PassThrough, input);
     let mut runner = TestRunner::new_with_rng(Config { failure_persistence: None, ..Config::default() }, rng);
     let Ok(history) = ops::history(200).new_tree(&mut runner) else { return };
-    run::Run::new(common::cramped(), 2).history(&history.current());
+    let _ = run::Run::new(common::cramped(), 2).history(&history.current());
 });

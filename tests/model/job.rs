@@ -35,6 +35,21 @@ struct InFlight {
     frozen: Frozen,
 }
 
+/// How often a history came where it gets interesting.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Counts {
+    pub completed: usize,
+    pub aborted: usize,
+    /// Restores from a checkpoint that held something.
+    pub restored: usize,
+    /// Parts that a replaced job handed in and that were fenced.
+    pub fenced: usize,
+    /// Objects that garbage collection deleted.
+    pub collected: usize,
+    /// Writes that were refused for want of memory.
+    pub refused: usize,
+}
+
 /// The job.
 pub struct Job {
     pub world: World,
@@ -47,6 +62,7 @@ pub struct Job {
     /// Everything that ever completed.
     completed: BTreeMap<CheckpointId, Frozen>,
     next_id: u64,
+    pub counts: Counts,
 }
 
 fn operator() -> Operator {
@@ -67,8 +83,8 @@ impl Job {
     pub fn start(tuning: Tuning, parallelism: u32) -> Self {
         let world = World::new(tuning);
         let (coordinator, tasks) = open(&world, parallelism, None);
-        let (in_flight, unconfirmed, completed) = Default::default();
-        Self { world, tasks, coordinator: Some(coordinator), in_flight, unconfirmed, completed, next_id: 1 }
+        let (in_flight, unconfirmed, completed, counts) = Default::default();
+        Self { world, tasks, coordinator: Some(coordinator), in_flight, unconfirmed, completed, next_id: 1, counts }
     }
 
     pub fn parallelism(&self) -> u32 {
@@ -89,6 +105,7 @@ impl Job {
         for _ in 0..4 {
             match write(&mut self.tasks[index]) {
                 Err(e) if e.kind() == ErrorKind::Backpressure => {
+                    self.counts.refused += 1;
                     self.world.executor.run_until_idle();
                     self.poll();
                 }
@@ -146,6 +163,7 @@ impl Job {
             let at = self.in_flight.iter().position(|checkpoint| checkpoint.id == id.id).unwrap();
             let checkpoint = self.in_flight.remove(at);
             assert!(checkpoint.tickets.iter().all(Option::is_none), "completed before its last part was in");
+            self.counts.completed += 1;
             self.completed.insert(id, checkpoint.frozen);
             self.unconfirmed.push(id.id);
         }
@@ -164,6 +182,7 @@ impl Job {
             return;
         }
         let checkpoint = self.in_flight.remove(usize::from(pick) % self.in_flight.len());
+        self.counts.aborted += 1;
         self.coordinator().abort(checkpoint.id).unwrap();
         self.tasks.iter_mut().for_each(|task| task.backend.abort(checkpoint.id).unwrap());
     }
@@ -171,7 +190,7 @@ impl Job {
     /// Collects garbage, which must harm nothing that a checkpoint in reach needs.
     pub fn collect(&mut self) {
         let collector = self.coordinator().collector();
-        self.world.env().collect_garbage(&collector).unwrap();
+        self.counts.collected += self.world.env().collect_garbage(&collector).unwrap().objects;
     }
 
     /// Throws everything away but the store, and comes back from the newest checkpoint.
@@ -191,7 +210,7 @@ impl Job {
         let coordinator = self.coordinator.take().unwrap();
         let zombie = self.world.replace();
         let frozen = self.come_back(parallelism);
-        haunt(&zombie, coordinator, tasks, in_flight);
+        self.counts.fenced += haunt(&zombie, coordinator, tasks, in_flight);
         frozen
     }
 
@@ -206,6 +225,7 @@ impl Job {
         self.coordinator = Some(coordinator);
         self.tasks = tasks;
         self.check_restored(last.map(|last| last.id()), &frozen);
+        self.counts.restored += usize::from(!frozen.model.rows.is_empty());
         frozen
     }
 
@@ -231,8 +251,9 @@ impl Job {
     }
 }
 
-/// A replaced job does its waiting work, hands in its parts and collects garbage.
-fn haunt(zombie: &Zombie, mut coordinator: Coordinator, mut tasks: Vec<Task>, in_flight: Vec<InFlight>) {
+/// A replaced job does its waiting work, hands in its parts and collects garbage. Returns how often it was fenced.
+fn haunt(zombie: &Zombie, mut coordinator: Coordinator, mut tasks: Vec<Task>, in_flight: Vec<InFlight>) -> usize {
+    let mut fenced = 0;
     zombie.executor.run_until_idle();
     for task in &mut tasks {
         let _ = task.backend.poll();
@@ -241,10 +262,14 @@ fn haunt(zombie: &Zombie, mut coordinator: Coordinator, mut tasks: Vec<Task>, in
         if let Ok(part) = ticket.wait(Duration::ZERO) {
             match coordinator.add(part) {
                 Ok(completed) => assert!(completed.is_none(), "a replaced job completed a checkpoint"),
-                Err(error) => assert_eq!(error.kind(), ErrorKind::Fenced, "{error}"),
+                Err(error) => {
+                    assert_eq!(error.kind(), ErrorKind::Fenced, "{error}");
+                    fenced += 1;
+                }
             }
         }
     }
     let error = zombie.env.collect_garbage(&coordinator.collector()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Fenced, "{error}");
+    fenced
 }

@@ -16,6 +16,7 @@ mod states;
 
 use highwater::Tuning;
 use proptest::prelude::*;
+use proptest::strategy::ValueTree;
 use proptest::test_runner::{FileFailurePersistence, TestRunner};
 
 fn check(tuning: &Tuning, parallelism: u32) {
@@ -90,4 +91,22 @@ fn everything_stays_in_memory_until_a_checkpoint() {
         ..common::tiny()
     };
     check(&tuning, 2);
+}
+
+#[test]
+fn histories_come_where_it_gets_interesting() {
+    let mut runner = TestRunner::deterministic();
+    let mut sum = job::Counts::default();
+    for _ in 0..16 {
+        let history = ops::history(400).new_tree(&mut runner).unwrap().current();
+        let counts = run::Run::new(common::cramped(), 2).history(&history);
+        sum.completed += counts.completed;
+        sum.aborted += counts.aborted;
+        sum.restored += counts.restored;
+        sum.fenced += counts.fenced;
+        sum.collected += counts.collected;
+        sum.refused += counts.refused;
+    }
+    let counts = [sum.completed, sum.aborted, sum.restored, sum.fenced, sum.collected, sum.refused];
+    assert!(counts.iter().all(|count| *count > 0), "{sum:?}");
 }

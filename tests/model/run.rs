@@ -10,7 +10,7 @@ use highwater::state::list::read::ElementCursor;
 use highwater::{ErrorKind, Result, TimeDomain, Timer};
 use highwater::{ReadView, Tuning};
 
-use crate::job::{Frozen, Job, Task};
+use crate::job::{Counts, Frozen, Job, Task};
 use crate::model::{Expiring, ListKey, Model, RowKey, TimerKey, group};
 use crate::ops::{Bounds, KeyNo, Op, ValueSpec, key_bytes};
 use crate::states::{
@@ -62,7 +62,7 @@ impl Run {
         Self { job, model: Model::default(), now_ms, cursors: Vec::new(), views: Vec::new() }
     }
 
-    pub fn history(mut self, ops: &[Op]) {
+    pub fn history(mut self, ops: &[Op]) -> Counts {
         for op in ops {
             self.apply(op);
         }
@@ -70,6 +70,7 @@ impl Run {
         self.job.world.executor.run_until_idle();
         self.job.poll();
         self.full_check();
+        self.job.counts
     }
 
     /// The subtask's time, which never runs backwards and is never behind the clock.
