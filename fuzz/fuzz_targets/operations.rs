@@ -8,6 +8,8 @@
 mod common;
 #[path = "../../tests/model/job.rs"]
 mod job;
+#[path = "../../tests/model/lists.rs"]
+mod lists;
 #[path = "../../tests/model/model.rs"]
 mod model;
 #[path = "../../tests/model/ops.rs"]
@@ -16,6 +18,8 @@ mod ops;
 mod run;
 #[path = "../../tests/model/states.rs"]
 mod states;
+#[path = "../../tests/model/walks.rs"]
+mod walks;
 
 use libfuzzer_sys::fuzz_target;
 use proptest::strategy::{Strategy, ValueTree};

@@ -9,10 +9,12 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod job;
+mod lists;
 mod model;
 mod ops;
 mod run;
 mod states;
+mod walks;
 
 use highwater::Tuning;
 use proptest::prelude::*;

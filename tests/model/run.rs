@@ -1,54 +1,24 @@
 //! Runs a history on the job and on the model, and compares at every step.
 
-use std::collections::{BTreeMap, VecDeque};
-
 use highwater::base::clock::Clock;
 use highwater::base::cursor::Direction;
 use highwater::base::record::NEVER;
-use highwater::state::EntryCursor;
-use highwater::state::list::read::ElementCursor;
-use highwater::{ErrorKind, Result, TimeDomain, Timer};
-use highwater::{ReadView, Tuning};
+use highwater::{ErrorKind, Result, Tuning};
 
 use crate::job::{Counts, Frozen, Job, Task};
-use crate::model::{Expiring, ListKey, Model, RowKey, TimerKey, group};
-use crate::ops::{Bounds, KeyNo, Op, ValueSpec, key_bytes};
-use crate::states::{
-    LIST, MERGED, ROW_STATES, SUM, Seen, byte_range, concatenate, encoded_sum, place, row, ttl_ms, within,
-};
-
-enum Walk {
-    Entries(EntryCursor<Vec<u8>, Vec<u8>>),
-    Elements(ElementCursor<Vec<u8>>),
-}
-
-/// A cursor held across writes: what it has yet to show.
-struct Held {
-    task: usize,
-    walk: Walk,
-    /// User key (empty for list elements) and value.
-    expected: VecDeque<(Vec<u8>, Expiring)>,
-}
-
-struct View {
-    task: usize,
-    view: ReadView,
-    model: Model,
-    opened_ms: i64,
-}
+use crate::model::{ListKey, Model, RowKey};
+use crate::ops::{Bounds, KeyNo, Op, key_bytes};
+use crate::states::{LIST, MERGED, ROW_STATES, SUM, byte_range, concatenate, encoded_sum, place, row, ttl_ms, within};
+use crate::walks::{Held, View};
 
 /// Job and model side by side.
 pub struct Run {
-    job: Job,
-    model: Model,
+    pub job: Job,
+    pub model: Model,
     /// Time as each subtask last told it.
     now_ms: Vec<i64>,
-    cursors: Vec<Held>,
-    views: Vec<View>,
-}
-
-fn domain_of(processing: bool) -> TimeDomain {
-    if processing { TimeDomain::Processing } else { TimeDomain::Event }
+    pub cursors: Vec<Held>,
+    pub views: Vec<View>,
 }
 
 fn direction_of(backward: bool) -> Direction {
@@ -74,14 +44,14 @@ impl Run {
     }
 
     /// The subtask's time, which never runs backwards and is never behind the clock.
-    fn now(&mut self, task: usize) -> i64 {
+    pub fn now(&mut self, task: usize) -> i64 {
         let now = self.job.tasks[task].backend.now_ms();
         assert!(now >= self.job.world.clock.now_ms() && now >= self.now_ms[task], "time ran backwards");
         self.now_ms[task] = now;
         now
     }
 
-    fn expiry(&mut self, state: u8, task: usize) -> i64 {
+    pub fn expiry(&mut self, state: u8, task: usize) -> i64 {
         let now = self.now(task);
         ttl_ms(state).map_or(NEVER, |ttl| now.saturating_add_unsigned(ttl))
     }
@@ -226,7 +196,7 @@ impl Run {
     }
 
     /// True after backpressure in the middle of a call that is many writes: no one can say how far it came.
-    fn must_write_again(&mut self, outcome: Result<()>) -> bool {
+    pub fn must_write_again(&mut self, outcome: Result<()>) -> bool {
         match outcome {
             Err(error) if error.kind() == ErrorKind::Backpressure => true,
             other => {
@@ -234,21 +204,6 @@ impl Run {
                 false
             }
         }
-    }
-
-    /// Writes the model's list anew.
-    fn list_again(&mut self, at: (u8, KeyNo, i8)) {
-        let place = place(at.0, at.1, at.2);
-        let task = self.job.index_of(&place.1);
-        let now = self.now(task);
-        let values = self.model.list(&place, now);
-        let (key, namespace) = (key_bytes(at.1), i64::from(at.2));
-        self.job.write(task, |t| t.states.list(at.0).clear(&mut t.backend, (&key, &namespace)));
-        for value in &values {
-            self.job.write(task, |t| t.states.list(at.0).add(&mut t.backend, (&key, &namespace), value));
-        }
-        let expiry = self.expiry(at.0, task);
-        self.model.lists.insert(place, values.into_iter().map(|value| (value, expiry)).collect());
     }
 
     fn get(&mut self, at: (u8, KeyNo, i8, KeyNo)) {
@@ -292,209 +247,6 @@ impl Run {
         assert_eq!(found, expected, "scan of {place:?} over {range:?}, {direction:?}");
     }
 
-    fn list_write(&mut self, at: (u8, KeyNo, i8), values: &[ValueSpec], replace: bool) {
-        let place = place(at.0, at.1, at.2);
-        let task = self.job.index_of(&place.1);
-        let values: Vec<Vec<u8>> = values.iter().map(|value| value.bytes()).collect();
-        let (key, namespace) = (key_bytes(at.1), i64::from(at.2));
-        let Task { backend, states } = &mut self.job.tasks[task];
-        let list = states.list(at.0);
-        let written = if replace {
-            list.update(backend, (&key, &namespace), &values)
-        } else {
-            list.add_all(backend, (&key, &namespace), &values)
-        };
-        let expiry = self.expiry(at.0, task);
-        let elements = self.model.lists.entry(place).or_default();
-        if replace {
-            elements.clear();
-        }
-        elements.extend(values.into_iter().map(|value| (value, expiry)));
-        if self.must_write_again(written) {
-            self.list_again(at);
-        }
-    }
-
-    fn list_clear(&mut self, at: (u8, KeyNo, i8)) {
-        let place = place(at.0, at.1, at.2);
-        let task = self.job.index_of(&place.1);
-        self.job.write(task, |t| t.states.list(at.0).clear(&mut t.backend, (&key_bytes(at.1), &i64::from(at.2))));
-        self.model.lists.remove(&place);
-    }
-
-    fn list_merge(&mut self, at: (u8, KeyNo, i8), sources: &[i8]) {
-        let target = place(at.0, at.1, at.2);
-        let task = self.job.index_of(&target.1);
-        let now = self.now(task);
-        let namespaces: Vec<i64> = sources.iter().copied().map(i64::from).collect();
-        let Task { backend, states } = &mut self.job.tasks[task];
-        let list = states.list(at.0);
-        let merged = list.merge_namespaces(backend, &key_bytes(at.1), &i64::from(at.2), &namespaces);
-        for source in sources {
-            let from = place(at.0, at.1, *source);
-            if from != target {
-                let moved = self.model.lists.remove(&from).unwrap_or_default();
-                let live = moved.into_iter().filter(|(_, expiry)| *expiry > now);
-                self.model.lists.entry(target.clone()).or_default().extend(live);
-            }
-        }
-        if self.must_write_again(merged) {
-            sources.iter().chain([&at.2]).for_each(|namespace| self.list_again((at.0, at.1, *namespace)));
-        }
-    }
-
-    fn list_get(&mut self, at: (u8, KeyNo, i8)) {
-        let place = place(at.0, at.1, at.2);
-        let task = self.job.index_of(&place.1);
-        let now = self.now(task);
-        let Task { backend, states } = &mut self.job.tasks[task];
-        let found = states.list(at.0).get(backend, (&key_bytes(at.1), &i64::from(at.2))).unwrap();
-        assert_eq!(found, self.model.list(&place, now), "list {place:?} at {now}");
-    }
-
-    fn timer(&mut self, processing: bool, key: KeyNo, namespace: i8, time: i64, register: bool) {
-        let (key, namespace) = (key_bytes(key), i64::from(namespace));
-        let task = self.job.index_of(&key);
-        let domain = domain_of(processing);
-        self.job.write(task, |t| {
-            let (timers, at) = (&mut t.states.timers, (&key, &namespace));
-            if register {
-                timers.register(&mut t.backend, domain, at, time)
-            } else {
-                timers.delete(&mut t.backend, domain, at, time)
-            }
-        });
-        let timer = (processing, time, group(&key), key, namespace);
-        if register {
-            self.model.timers.insert(timer);
-        } else {
-            self.model.timers.remove(&timer);
-        }
-        self.check_next_timer(task, processing);
-    }
-
-    fn first_timer(&self, task: usize, processing: bool) -> Option<TimerKey> {
-        let mine = |timer: &&TimerKey| timer.0 == processing && self.job.index_of(&timer.3) == task;
-        self.model.timers.iter().find(mine).cloned()
-    }
-
-    fn check_next_timer(&mut self, task: usize, processing: bool) {
-        let expected = self.first_timer(task, processing).map(|timer| timer.1);
-        let Task { backend, states } = &mut self.job.tasks[task];
-        assert_eq!(states.timers.next_timestamp(backend, domain_of(processing)).unwrap(), expected);
-    }
-
-    fn pop_timer(&mut self, processing: bool, subtask: u8, until: i64) {
-        let task = usize::from(subtask) % self.job.tasks.len();
-        for _ in 0..3 {
-            let expected = self.first_timer(task, processing).filter(|timer| timer.1 <= until);
-            let mut found = None;
-            self.job.write(task, |t| {
-                found = t.states.timers.pop_until(&mut t.backend, domain_of(processing), until)?;
-                Ok(())
-            });
-            let as_timer = |(_, timestamp_ms, _, key, namespace): TimerKey| Timer { timestamp_ms, key, namespace };
-            assert_eq!(found, expected.clone().map(as_timer));
-            if let Some(expected) = expected {
-                self.model.timers.remove(&expected);
-            }
-            self.check_next_timer(task, processing);
-        }
-    }
-
-    fn open_cursor(&mut self, at: (u8, KeyNo, i8), bounds: Bounds, direction: Direction) {
-        if self.cursors.len() >= 4 {
-            return;
-        }
-        let state = if at.0 >= MERGED { at.0 + LIST - MERGED } else { at.0 };
-        let at = (state, at.1, at.2);
-        let place = place(at.0, at.1, at.2);
-        let task = self.job.index_of(&place.1);
-        let now = self.now(task);
-        let Task { backend, states } = &mut self.job.tasks[task];
-        let (walk, entries) = if state >= LIST {
-            let elements = self.model.lists.get(&place).cloned().unwrap_or_default();
-            let walk = Walk::Elements(states.list_cursor(backend, at).unwrap());
-            (walk, elements.into_iter().map(|element| (Vec::new(), element)).collect())
-        } else {
-            let range = byte_range(bounds);
-            let entries = within(self.model.entries(&place), &range, direction);
-            (Walk::Entries(states.cursor(backend, at, range, direction).unwrap()), entries)
-        };
-        let expected = entries.into_iter().filter(|(_, (_, expiry))| *expiry > now).collect();
-        self.cursors.push(Held { task, walk, expected });
-    }
-
-    /// What expires while the cursor is open may be shown or not.
-    fn advance_cursor(&mut self, cursor: u8, count: u8) {
-        if self.cursors.is_empty() {
-            return;
-        }
-        let at = usize::from(cursor) % self.cursors.len();
-        let task = self.cursors[at].task;
-        let now = self.now(task);
-        let Held { walk, expected, .. } = &mut self.cursors[at];
-        let backend = &mut self.job.tasks[task].backend;
-        for _ in 0..count {
-            let found = match walk {
-                Walk::Entries(cursor) => cursor.next(backend).unwrap(),
-                Walk::Elements(cursor) => cursor.next(backend).unwrap().map(|element| (Vec::new(), element)),
-            };
-            loop {
-                let front = expected.pop_front();
-                match (&front, &found) {
-                    (Some((user_key, (value, _))), Some(found)) if (user_key, value) == (&found.0, &found.1) => break,
-                    (Some((_, (_, expiry))), _) if *expiry <= now => {}
-                    (None, None) => break,
-                    _ => panic!("the cursor shows {found:?} in place of {front:?} at {now}"),
-                }
-            }
-        }
-    }
-
-    fn close_cursor(&mut self, cursor: u8) {
-        if self.cursors.is_empty() {
-            return;
-        }
-        let held = self.cursors.remove(usize::from(cursor) % self.cursors.len());
-        let backend = &mut self.job.tasks[held.task].backend;
-        match held.walk {
-            Walk::Entries(cursor) => cursor.close(backend),
-            Walk::Elements(cursor) => cursor.close(backend),
-        }
-    }
-
-    fn open_view(&mut self, subtask: u8) {
-        if self.views.len() >= 3 {
-            self.views.remove(0);
-        }
-        let task = usize::from(subtask) % self.job.tasks.len();
-        let opened_ms = self.now(task);
-        let view = self.job.tasks[task].backend.read_view().unwrap();
-        self.views.push(View { task, view, model: self.model.clone(), opened_ms });
-    }
-
-    fn check_view(&mut self, view: u8) {
-        if self.views.is_empty() {
-            return;
-        }
-        let at = usize::from(view) % self.views.len();
-        let now = self.now(self.views[at].task);
-        let View { task, view, model, opened_ms } = &self.views[at];
-        compare(&self.job, *task, view, model, (*opened_ms, now));
-    }
-
-    /// Compares everything: every row, element and timer, and that each is in one subtask alone.
-    fn full_check(&mut self) {
-        for task in 0..self.job.tasks.len() {
-            let now = self.now(task);
-            let view = self.job.tasks[task].backend.read_view().unwrap();
-            compare(&self.job, task, &view, &self.model, (now, now));
-            self.check_next_timer(task, false);
-            self.check_next_timer(task, true);
-        }
-    }
-
     fn crash(&mut self, parallelism: u32, finish_work: bool) {
         if finish_work {
             self.job.world.executor.run_until_idle();
@@ -521,35 +273,4 @@ impl Run {
 
 fn row_of((state, key, namespace): ListKey) -> RowKey {
     (state, key, namespace, Vec::new())
-}
-
-/// Compares what a view of a subtask shows with the model. What was alive at the second time must be
-/// there, what was dead at the first must not.
-fn compare(job: &Job, task: usize, view: &ReadView, model: &Model, (from_ms, to_ms): (i64, i64)) {
-    let Task { backend, states } = &job.tasks[task];
-    let mut seen = Seen::default();
-    states.collect(view, backend, &mut seen).unwrap();
-    let found: BTreeMap<RowKey, Vec<u8>> = seen.rows.iter().cloned().collect();
-    assert_eq!(found.len(), seen.rows.len(), "a row was shown twice");
-    for (row, (value, expiry)) in model.rows.iter().filter(|(row, _)| job.index_of(&row.1) == task) {
-        match found.get(row) {
-            Some(found) => assert!(found == value && *expiry > from_ms, "{row:?} is {found:?}, not {value:?}"),
-            None => assert!(*expiry <= to_ms, "{row:?} is missing at {to_ms}"),
-        }
-    }
-    if let Some(extra) = found.keys().find(|row| !model.rows.contains_key(*row)) {
-        panic!("{extra:?} shouldn't be there");
-    }
-    let mut lists: BTreeMap<ListKey, Vec<Vec<u8>>> = BTreeMap::new();
-    for (list, element) in seen.elements {
-        lists.entry(list).or_default().push(element);
-    }
-    for list in model.lists.keys().filter(|list| job.index_of(&list.1) == task) {
-        let found = lists.remove(list).unwrap_or_default();
-        assert_eq!(found, model.list(list, to_ms), "list {list:?} at {to_ms}");
-    }
-    assert!(lists.is_empty(), "lists that shouldn't be there: {:?}", lists.keys());
-    seen.timers.sort();
-    let timers: Vec<_> = model.timers.iter().filter(|timer| job.index_of(&timer.3) == task).cloned().collect();
-    assert_eq!(seen.timers, timers);
 }
