@@ -9,6 +9,7 @@
 pub mod aggregate;
 pub mod args;
 pub mod console;
+pub mod demo;
 pub mod exit;
 pub mod input;
 pub mod job;
