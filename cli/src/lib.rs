@@ -17,6 +17,7 @@ pub mod output;
 pub mod position;
 pub mod report;
 pub mod runtime;
+pub mod tables;
 pub mod units;
 pub mod window;
 
