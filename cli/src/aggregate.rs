@@ -32,10 +32,7 @@ pub enum Number {
 }
 
 impl Number {
-    #[expect(
-        clippy::cast_precision_loss,
-        reason = "a decimal window is documented to round to f64"
-    )]
+    #[expect(clippy::cast_precision_loss, reason = "a decimal window is documented to round to f64")]
     fn as_decimal(self) -> f64 {
         match self {
             Self::Integer(value) => value as f64,
@@ -68,22 +65,14 @@ struct Stats<T> {
 
 impl<T: Copy> Stats<T> {
     fn of(value: T) -> Self {
-        Self {
-            sum: value,
-            min: value,
-            max: value,
-        }
+        Self { sum: value, min: value, max: value }
     }
 }
 
 impl Stats<i128> {
     /// `None` where the sum outgrows 128 bits.
     fn merge(self, later: Self) -> Option<Self> {
-        Some(Self {
-            sum: self.sum.checked_add(later.sum)?,
-            min: self.min.min(later.min),
-            max: self.max.max(later.max),
-        })
+        Some(Self { sum: self.sum.checked_add(later.sum)?, min: self.min.min(later.min), max: self.max.max(later.max) })
     }
 
     fn to_decimal(self) -> Stats<f64> {
@@ -100,11 +89,7 @@ impl Stats<f64> {
         // The total order, so that -0.0 comes before 0.0 whichever was seen first.
         let least = |a: f64, b: f64| if b.total_cmp(&a).is_lt() { b } else { a };
         let greatest = |a: f64, b: f64| if b.total_cmp(&a).is_gt() { b } else { a };
-        Self {
-            sum: self.sum + later.sum,
-            min: least(self.min, later.min),
-            max: greatest(self.max, later.max),
-        }
+        Self { sum: self.sum + later.sum, min: least(self.min, later.min), max: greatest(self.max, later.max) }
     }
 }
 
@@ -156,11 +141,7 @@ impl Accumulator {
                 write!(out, "{},{count},{},{},{}", self.rows, s.sum, s.min, s.max)
             }
             // `{:?}` is the shortest form that reads back the same, and keeps the point of `2.0`.
-            Numbers::Decimals(count, s) => write!(
-                out,
-                "{},{count},{:?},{:?},{:?}",
-                self.rows, s.sum, s.min, s.max
-            ),
+            Numbers::Decimals(count, s) => write!(out, "{},{count},{:?},{:?},{:?}", self.rows, s.sum, s.min, s.max),
         };
     }
 
@@ -301,10 +282,7 @@ mod tests {
     #[test]
     fn integers_stay_exact_beyond_53_bits() {
         assert_eq!(
-            fields(&of(&[
-                int(9_007_199_254_740_993),
-                int(9_007_199_254_740_993)
-            ])),
+            fields(&of(&[int(9_007_199_254_740_993), int(9_007_199_254_740_993)])),
             "2,2,18014398509481986,9007199254740993,9007199254740993"
         );
     }
@@ -312,10 +290,7 @@ mod tests {
     #[test]
     fn one_decimal_turns_the_whole_window_decimal_and_keeps_its_point() {
         assert_eq!(fields(&of(&[int(1), dec(1.0)])), "2,2,2.0,1.0,1.0");
-        assert_eq!(
-            fields(&of(&[dec(0.1), int(2), dec(0.2)])),
-            "3,3,2.3000000000000003,0.1,2.0"
-        );
+        assert_eq!(fields(&of(&[dec(0.1), int(2), dec(0.2)])), "3,3,2.3000000000000003,0.1,2.0");
         assert_eq!(fields(&of(&[dec(-0.0)])), "1,1,-0.0,-0.0,-0.0");
         assert_eq!(fields(&of(&[dec(1e300)])), "1,1,1e300,1e300,1e300");
     }
@@ -333,10 +308,7 @@ mod tests {
         let mut early = of(&[dec(1e16), dec(1.0)]);
         early.merge(of(&[dec(-1e16), dec(1.0)]));
         // ((1e16 + 1) + (-1e16 + 1)), not the sum in one row.
-        assert_eq!(
-            fields(&early),
-            format!("4,4,{:?},-1e16,1e16", (1e16 + 1.0) + (-1e16 + 1.0))
-        );
+        assert_eq!(fields(&early), format!("4,4,{:?},-1e16,1e16", (1e16 + 1.0) + (-1e16 + 1.0)));
     }
 
     #[test]
@@ -348,16 +320,9 @@ mod tests {
 
     #[test]
     fn damaged_bytes_are_errors() {
-        for bytes in [
-            &[][..],
-            &[1],
-            &[2, 0, 0],
-            &[1, 3, 0],
-            &[1, 0],
-            &[1, 0, 1, 0],
-            &[1, 1, 3, 2, 10],
-            &[1, 2, 1, 1, 0],
-        ] {
+        for bytes in
+            [&[][..], &[1], &[2, 0, 0], &[1, 3, 0], &[1, 0], &[1, 0, 1, 0], &[1, 1, 3, 2, 10], &[1, 2, 1, 1, 0]]
+        {
             assert!(Accumulator::decode(bytes).is_err(), "{bytes:?}");
         }
         let endless = [&[1, 0][..], &[0xff; 30]].concat();

@@ -255,20 +255,8 @@ mod tests {
     use super::*;
     use clap::CommandFactory;
 
-    const RUN: [&str; 12] = [
-        "highwater",
-        "run",
-        "--input",
-        "i",
-        "--key",
-        "k",
-        "--time",
-        "t",
-        "--value",
-        "v",
-        "--output",
-        "o",
-    ];
+    const RUN: [&str; 12] =
+        ["highwater", "run", "--input", "i", "--key", "k", "--time", "t", "--value", "v", "--output", "o"];
 
     fn run(more: &[&str]) -> Result<RunArgs, clap::Error> {
         match Cli::try_parse_from(RUN.iter().chain(more))?.command {
@@ -295,13 +283,7 @@ mod tests {
         assert_eq!(args.out_of_orderness, Duration::ZERO);
         assert_eq!(args.time_unit, TimeUnit::Auto);
         assert_eq!(args.working_dir(), PathBuf::from("o.highwater"));
-        assert!(
-            args.store.is_none()
-                && args.rate.is_none()
-                && !args.resume
-                && !args.skip_bad_rows
-                && !args.json
-        );
+        assert!(args.store.is_none() && args.rate.is_none() && !args.resume && !args.skip_bad_rows && !args.json);
     }
 
     #[test]
@@ -325,28 +307,10 @@ mod tests {
 
     #[test]
     fn parallelism_over_max_names_both_values() {
-        let error = run(&[
-            "--gap",
-            "1h",
-            "--parallelism",
-            "9",
-            "--max-parallelism",
-            "8",
-        ])
-        .unwrap()
-        .validate()
-        .unwrap_err();
-        assert!(
-            error.message.contains('9') && error.message.contains('8'),
-            "{error}"
-        );
-        let error = run(&["--gap", "1h", "--max-parallelism", "40000"])
-            .unwrap()
-            .validate()
-            .unwrap_err();
-        assert!(
-            error.message.contains("40000") && error.message.contains("32768"),
-            "{error}"
-        );
+        let error =
+            run(&["--gap", "1h", "--parallelism", "9", "--max-parallelism", "8"]).unwrap().validate().unwrap_err();
+        assert!(error.message.contains('9') && error.message.contains('8'), "{error}");
+        let error = run(&["--gap", "1h", "--max-parallelism", "40000"]).unwrap().validate().unwrap_err();
+        assert!(error.message.contains("40000") && error.message.contains("32768"), "{error}");
     }
 }

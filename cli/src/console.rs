@@ -13,8 +13,8 @@ use crate::exit::{Failure, Outcome};
 ///
 /// Stdout is closed or full.
 pub fn json_line(value: &impl Serialize) -> Outcome<()> {
-    let mut line = serde_json::to_vec(value)
-        .map_err(|error| Failure::internal(format!("cannot write JSON: {error}")))?;
+    let mut line =
+        serde_json::to_vec(value).map_err(|error| Failure::internal(format!("cannot write JSON: {error}")))?;
     line.push(b'\n');
     stdout(&line)
 }

@@ -37,10 +37,7 @@ pub type Outcome<T> = Result<T, Failure>;
 impl Failure {
     /// A failure with any code.
     pub fn new(code: Code, message: impl Into<String>) -> Self {
-        Self {
-            code,
-            message: message.into(),
-        }
+        Self { code, message: message.into() }
     }
 
     /// Wrong usage, configuration or input (exit code 2).
@@ -70,9 +67,7 @@ impl Failure {
             | Kind::NotADirectory
             | Kind::ReadOnlyFilesystem
             | Kind::InvalidFilename => Code::Usage,
-            Kind::StorageFull | Kind::QuotaExceeded | Kind::FileTooLarge | Kind::OutOfMemory => {
-                Code::Resource
-            }
+            Kind::StorageFull | Kind::QuotaExceeded | Kind::FileTooLarge | Kind::OutOfMemory => Code::Resource,
             _ => Code::Internal,
         };
         Self::new(code, format!("cannot {what} {}: {error}", path.display()))
@@ -99,11 +94,7 @@ mod tests {
             (io::ErrorKind::StorageFull, Code::Resource),
             (io::ErrorKind::BrokenPipe, Code::Internal),
         ] {
-            assert_eq!(
-                Failure::io("open", path, &kind.into()).code,
-                code,
-                "{kind:?}"
-            );
+            assert_eq!(Failure::io("open", path, &kind.into()).code, code, "{kind:?}");
         }
     }
 }

@@ -44,7 +44,5 @@ fn dispatch(cli: args::Cli) -> exit::Outcome<()> {
     if let args::Command::Run(args) = &cli.command {
         args.validate()?;
     }
-    Err(exit::Failure::internal(
-        "the state backend isn't linked into this build yet",
-    ))
+    Err(exit::Failure::internal("the state backend isn't linked into this build yet"))
 }

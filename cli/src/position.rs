@@ -65,8 +65,6 @@ impl TryFrom<String> for ContentHash {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        u64::from_str_radix(&text, 16)
-            .map(Self)
-            .map_err(|_| format!("`{text}` is not a content hash of 16 hex digits"))
+        u64::from_str_radix(&text, 16).map(Self).map_err(|_| format!("`{text}` is not a content hash of 16 hex digits"))
     }
 }

@@ -183,12 +183,7 @@ pub struct BadObject {
 
 impl RunReport {
     /// The report of a process whose last run ended as `ended`; its figures have been merged with those of earlier runs.
-    pub fn new(
-        ended: &Ended,
-        checkpoints: &CheckpointStats,
-        took: Duration,
-        restores: Vec<RestoreReport>,
-    ) -> Self {
+    pub fn new(ended: &Ended, checkpoints: &CheckpointStats, took: Duration, restores: Vec<RestoreReport>) -> Self {
         Self {
             records: ended.position.records,
             seconds: (took.as_secs_f64() * 1e3).round() / 1e3,
@@ -220,13 +215,8 @@ impl CheckpointReport {
 
 /// A caller's metadata for people: its JSON where it is JSON, text in hex otherwise.
 pub fn readable_metadata(bytes: &[u8]) -> serde_json::Value {
-    serde_json::from_slice(bytes).unwrap_or_else(|_| {
-        bytes
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect::<String>()
-            .into()
-    })
+    serde_json::from_slice(bytes)
+        .unwrap_or_else(|_| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>().into())
 }
 
 #[cfg(test)]
@@ -239,33 +229,16 @@ mod tests {
     fn the_field_names_are_those_scripts_rely_on() {
         let ended = Ended {
             ending: Ending::Finished,
-            position: Position {
-                records: 9,
-                skipped: 1,
-                ..Position::start()
-            },
-            totals: Totals {
-                late: 2,
-                output_rows: 3,
-            },
+            position: Position { records: 9, skipped: 1, ..Position::start() },
+            totals: Totals { late: 2, output_rows: 3 },
             checkpoints: CheckpointStats::default(),
             first_record: None,
         };
-        let restore = RestoreReport {
-            from_checkpoint: 4,
-            parallelism_from: 2,
-            parallelism_to: 3,
-            first_record_ms: Some(5),
-        };
-        let report = RunReport::new(
-            &ended,
-            &ended.checkpoints,
-            Duration::from_millis(1500),
-            vec![restore],
-        );
-        let quantiles = r#"{"p50":0.0,"p99":0.0,"max":0.0}"#;
         let restore =
-            r#"{"from_checkpoint":4,"parallelism_from":2,"parallelism_to":3,"first_record_ms":5}"#;
+            RestoreReport { from_checkpoint: 4, parallelism_from: 2, parallelism_to: 3, first_record_ms: Some(5) };
+        let report = RunReport::new(&ended, &ended.checkpoints, Duration::from_millis(1500), vec![restore]);
+        let quantiles = r#"{"p50":0.0,"p99":0.0,"max":0.0}"#;
+        let restore = r#"{"from_checkpoint":4,"parallelism_from":2,"parallelism_to":3,"first_record_ms":5}"#;
         assert_eq!(
             serde_json::to_string(&report).unwrap(),
             format!(
@@ -273,11 +246,7 @@ mod tests {
             )
         );
         let report = RunReport::new(&ended, &ended.checkpoints, Duration::ZERO, Vec::new());
-        assert!(
-            serde_json::to_string(&report)
-                .unwrap()
-                .ends_with(r#""restore":null,"restores":[]}"#)
-        );
+        assert!(serde_json::to_string(&report).unwrap().ends_with(r#""restore":null,"restores":[]}"#));
     }
 
     #[test]

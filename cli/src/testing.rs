@@ -5,9 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::exit::{Failure, Outcome};
 use crate::job::{Engine, Newest, Started, StartedOn};
-use crate::runtime::{
-    Completed, Control, Coordinator, Key, Snapshots, StagedRows, StreamId, Ticket, subtask_of,
-};
+use crate::runtime::{Completed, Control, Coordinator, Key, Snapshots, StagedRows, StreamId, Ticket, subtask_of};
 use crate::window::{Timer, WindowStore};
 
 #[path = "../tests/support/naive.rs"]
@@ -46,12 +44,7 @@ pub struct MemoryCoordinator {
 
 impl MemoryCoordinator {
     pub fn new(root: &MemoryRoot, parts: usize) -> Self {
-        Self {
-            root: root.clone(),
-            parts,
-            fail: |_| None,
-            collected: BTreeMap::new(),
-        }
+        Self { root: root.clone(), parts, fail: |_| None, collected: BTreeMap::new() }
     }
 }
 
@@ -70,15 +63,8 @@ impl MemoryState {
         let mut share = Self::default();
         for part in parts {
             let state = part.state.clone();
-            share.windows.extend(
-                state
-                    .windows
-                    .into_iter()
-                    .filter(|((_, key, _), _)| mine(key)),
-            );
-            share
-                .timers
-                .extend(state.timers.into_iter().filter(|(_, _, key)| mine(key)));
+            share.windows.extend(state.windows.into_iter().filter(|((_, key, _), _)| mine(key)));
+            share.timers.extend(state.timers.into_iter().filter(|(_, _, key)| mine(key)));
         }
         share
     }
@@ -90,25 +76,17 @@ impl WindowStore for MemoryState {
     }
 
     fn put(&mut self, stream: StreamId, key: &[u8], start: i64, window: &[u8]) -> Outcome<()> {
-        self.windows
-            .insert((stream, key.into(), start), window.to_vec());
+        self.windows.insert((stream, key.into(), start), window.to_vec());
         Ok(())
     }
 
     fn remove(&mut self, stream: StreamId, key: &[u8], start: i64) -> Outcome<()> {
-        self.windows
-            .remove(&(stream, key.into(), start))
-            .map(drop)
-            .ok_or_else(|| Failure::internal("no such window"))
+        self.windows.remove(&(stream, key.into(), start)).map(drop).ok_or_else(|| Failure::internal("no such window"))
     }
 
     fn windows(&mut self, stream: StreamId, key: &[u8]) -> Outcome<Vec<(i64, Vec<u8>)>> {
         let range = (stream, key.into(), i64::MIN)..=(stream, key.into(), i64::MAX);
-        Ok(self
-            .windows
-            .range(range)
-            .map(|((_, _, start), bytes)| (*start, bytes.clone()))
-            .collect())
+        Ok(self.windows.range(range).map(|((_, _, start), bytes)| (*start, bytes.clone())).collect())
     }
 
     fn register_timer(&mut self, stream: StreamId, key: &[u8], time: i64) -> Outcome<()> {
@@ -125,26 +103,16 @@ impl WindowStore for MemoryState {
 
     fn next_timer(&mut self, stream: StreamId) -> Outcome<Option<i64>> {
         let mut timers = self.timers.range((stream, i64::MIN, Key::new())..);
-        Ok(timers
-            .next()
-            .filter(|(of, ..)| *of == stream)
-            .map(|(_, time, _)| *time))
+        Ok(timers.next().filter(|(of, ..)| *of == stream).map(|(_, time, _)| *time))
     }
 
     fn pop_timer(&mut self, stream: StreamId, upto: i64) -> Outcome<Option<Timer>> {
-        let first = self
-            .timers
-            .range((stream, i64::MIN, Key::new())..)
-            .next()
-            .cloned();
+        let first = self.timers.range((stream, i64::MIN, Key::new())..).next().cloned();
         let Some(timer) = first.filter(|(of, time, _)| *of == stream && *time <= upto) else {
             return Ok(None);
         };
         self.timers.remove(&timer);
-        Ok(Some(Timer {
-            time: timer.1,
-            key: timer.2,
-        }))
+        Ok(Some(Timer { time: timer.1, key: timer.2 }))
     }
 }
 
@@ -168,10 +136,7 @@ impl Snapshots for MemoryState {
     type Ticket = MemoryTicket;
 
     fn checkpoint(&mut self, _id: u64, metadata: &[u8]) -> Outcome<MemoryTicket> {
-        let part = MemoryPart {
-            state: self.clone(),
-            metadata: metadata.to_vec(),
-        };
+        let part = MemoryPart { state: self.clone(), metadata: metadata.to_vec() };
         Ok(MemoryTicket(Some(part), false))
     }
 
@@ -200,6 +165,18 @@ impl Ticket for MemoryTicket {
 impl Coordinator for MemoryCoordinator {
     type Part = MemoryPart;
 
+    fn begin(&mut self, _id: u64) -> Outcome<()> {
+        Ok(())
+    }
+
+    fn describe(&mut self, _id: u64, _metadata: Vec<u8>) -> Outcome<()> {
+        Ok(())
+    }
+
+    fn retry(&mut self) -> Outcome<Vec<(u64, Completed)>> {
+        Ok(Vec::new())
+    }
+
     fn add(&mut self, id: u64, part: MemoryPart) -> Outcome<Option<Completed>> {
         if let Some(failure) = (self.fail)(id) {
             return Err(failure);
@@ -226,8 +203,10 @@ impl Coordinator for MemoryCoordinator {
 /// A store in memory that a job can be run on, time and again.
 #[derive(Clone, Debug, Default)]
 pub struct MemoryEngine {
-    root: MemoryRoot,
+    pub root: MemoryRoot,
     claims: u32,
+    /// What a predecessor still does before it is fenced.
+    pub on_claim: Option<fn(&MemoryRoot)>,
 }
 
 impl Engine for MemoryEngine {
@@ -247,24 +226,23 @@ impl Engine for MemoryEngine {
         let root = self.root.0.lock().unwrap();
         Ok(root.last_key_value().map(|(id, parts)| {
             let sink = parts.iter().find(|part| !part.metadata.is_empty()).unwrap();
-            Newest {
-                id: *id,
-                parallelism: parts.len() as u32 - 1,
-                metadata: sink.metadata.clone(),
-            }
+            Newest { id: *id, parallelism: parts.len() as u32 - 1, metadata: sink.metadata.clone() }
         }))
     }
 
-    fn start(&mut self, from: Option<&Newest>, parallelism: u32) -> Outcome<StartedOn<Self>> {
+    fn claim(&mut self) -> Outcome<()> {
         self.claims += 1;
-        let parts = from
-            .map(|newest| self.root.0.lock().unwrap()[&newest.id].clone())
-            .unwrap_or_default();
+        if let Some(behind_our_back) = self.on_claim.take() {
+            behind_our_back(&self.root);
+        }
+        Ok(())
+    }
+
+    fn start(&mut self, from: Option<&Newest>, parallelism: u32) -> Outcome<StartedOn<Self>> {
+        let parts = from.map(|newest| self.root.0.lock().unwrap()[&newest.id].clone()).unwrap_or_default();
         let sink = parts.iter().find(|part| !part.metadata.is_empty());
         Ok(Started {
-            keyed: (0..parallelism)
-                .map(|index| MemoryState::share(&parts, index, parallelism, 128))
-                .collect(),
+            keyed: (0..parallelism).map(|index| MemoryState::share(&parts, index, parallelism, 128)).collect(),
             rows: sink.map(|part| part.state.clone()).unwrap_or_default(),
             coordinator: MemoryCoordinator::new(&self.root, parallelism as usize + 1),
             first_checkpoint: from.map_or(1, |newest| newest.id + 1),

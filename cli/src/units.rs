@@ -3,13 +3,7 @@
 use std::time::Duration;
 
 const DURATION_UNITS: [(&str, u64); 4] = [("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
-const SIZE_UNITS: [(&str, u64); 5] = [
-    ("B", 1),
-    ("KiB", 1 << 10),
-    ("MiB", 1 << 20),
-    ("GiB", 1 << 30),
-    ("TiB", 1 << 40),
-];
+const SIZE_UNITS: [(&str, u64); 5] = [("B", 1), ("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30), ("TiB", 1 << 40)];
 
 /// Reads `500ms`, `1s`, `30m`, `24h` or `0`.
 ///
@@ -17,18 +11,15 @@ const SIZE_UNITS: [(&str, u64); 5] = [
 ///
 /// Says which forms are understood, or that the duration does not fit in nanoseconds of 64 bits (about 292 years).
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
-    let (amount, unit) = split(text)
-        .ok_or_else(|| format!("`{text}` is not a duration such as 500ms, 1s, 30m or 24h"))?;
+    let (amount, unit) =
+        split(text).ok_or_else(|| format!("`{text}` is not a duration such as 500ms, 1s, 30m or 24h"))?;
     if amount == 0 && unit.is_empty() {
         return Ok(Duration::ZERO);
     }
-    let (_, millis) = DURATION_UNITS
-        .iter()
-        .find(|(name, _)| *name == unit)
-        .ok_or_else(|| match unit {
-            "" => format!("`{text}` has no unit: write {text}ms, {text}s, {text}m or {text}h"),
-            _ => format!("`{unit}` is not a unit of time: use ms, s, m or h"),
-        })?;
+    let (_, millis) = DURATION_UNITS.iter().find(|(name, _)| *name == unit).ok_or_else(|| match unit {
+        "" => format!("`{text}` has no unit: write {text}ms, {text}s, {text}m or {text}h"),
+        _ => format!("`{unit}` is not a unit of time: use ms, s, m or h"),
+    })?;
     let duration = amount.checked_mul(*millis).map(Duration::from_millis);
     duration
         .filter(|duration| i64::try_from(duration.as_nanos()).is_ok())
@@ -53,10 +44,8 @@ pub fn format_duration(duration: Duration) -> String {
     if millis == 0 {
         return "0s".to_owned();
     }
-    let (unit, size) = DURATION_UNITS
-        .iter()
-        .find(|(_, size)| millis.is_multiple_of(u128::from(*size)))
-        .unwrap_or(&("ms", 1));
+    let (unit, size) =
+        DURATION_UNITS.iter().find(|(_, size)| millis.is_multiple_of(u128::from(*size))).unwrap_or(&("ms", 1));
     format!("{}{unit}", millis / u128::from(*size))
 }
 
@@ -71,30 +60,20 @@ pub fn nanos(duration: Duration) -> i64 {
 ///
 /// Says which forms are understood, or that the size does not fit in 64 bits.
 pub fn parse_size(text: &str) -> Result<u64, String> {
-    let (amount, unit) = split(text)
-        .ok_or_else(|| format!("`{text}` is not a size such as 64KiB, 256MiB or 1GiB"))?;
+    let (amount, unit) = split(text).ok_or_else(|| format!("`{text}` is not a size such as 64KiB, 256MiB or 1GiB"))?;
     let unit = if unit.is_empty() { "B" } else { unit };
-    let (_, bytes) = SIZE_UNITS
-        .iter()
-        .find(|(name, _)| *name == unit)
-        .ok_or_else(|| match unit {
-            "KB" | "MB" | "GB" | "TB" | "K" | "M" | "G" | "T" => {
-                format!("`{unit}` is ambiguous: use {}iB", &unit[..1])
-            }
-            _ => format!("`{unit}` is not a unit of size: use B, KiB, MiB, GiB or TiB"),
-        })?;
-    amount
-        .checked_mul(*bytes)
-        .ok_or_else(|| format!("`{text}` does not fit in 64 bits"))
+    let (_, bytes) = SIZE_UNITS.iter().find(|(name, _)| *name == unit).ok_or_else(|| match unit {
+        "KB" | "MB" | "GB" | "TB" | "K" | "M" | "G" | "T" => {
+            format!("`{unit}` is ambiguous: use {}iB", &unit[..1])
+        }
+        _ => format!("`{unit}` is not a unit of size: use B, KiB, MiB, GiB or TiB"),
+    })?;
+    amount.checked_mul(*bytes).ok_or_else(|| format!("`{text}` does not fit in 64 bits"))
 }
 
 /// Writes a size for people, to one decimal of its greatest unit.
 pub fn format_size(bytes: u64) -> String {
-    let (unit, size) = SIZE_UNITS
-        .iter()
-        .rev()
-        .find(|(_, size)| bytes >= *size)
-        .unwrap_or(&("B", 1));
+    let (unit, size) = SIZE_UNITS.iter().rev().find(|(_, size)| bytes >= *size).unwrap_or(&("B", 1));
     if *size == 1 {
         return format!("{bytes} B");
     }
@@ -117,19 +96,10 @@ mod tests {
 
     #[test]
     fn durations_of_the_contract_are_understood() {
-        for (text, millis) in [
-            ("500ms", 500),
-            ("1s", 1000),
-            ("30m", 1_800_000),
-            ("24h", 86_400_000),
-            ("0", 0),
-            ("0s", 0),
-        ] {
-            assert_eq!(
-                parse_duration(text),
-                Ok(Duration::from_millis(millis)),
-                "{text}"
-            );
+        for (text, millis) in
+            [("500ms", 500), ("1s", 1000), ("30m", 1_800_000), ("24h", 86_400_000), ("0", 0), ("0s", 0)]
+        {
+            assert_eq!(parse_duration(text), Ok(Duration::from_millis(millis)), "{text}");
         }
     }
 

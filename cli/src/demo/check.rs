@@ -34,12 +34,7 @@ struct Total {
 
 impl Total {
     fn of(price: u64) -> Self {
-        Self {
-            bids: 1,
-            sum: price,
-            min: price,
-            max: price,
-        }
+        Self { bids: 1, sum: price, min: price, max: price }
     }
 
     fn add(&mut self, price: u64) {
@@ -92,20 +87,9 @@ impl Expected {
         }
     }
 
-    fn count(
-        &mut self,
-        time: i64,
-        Bid {
-            auction,
-            bidder,
-            price,
-        }: Bid,
-    ) {
+    fn count(&mut self, time: i64, Bid { auction, bidder, price }: Bid) {
         let slot = (auction, time / WINDOW_NANOS);
-        self.slots
-            .entry(slot)
-            .and_modify(|total| total.add(price))
-            .or_insert(Total::of(price));
+        self.slots.entry(slot).and_modify(|total| total.add(price)).or_insert(Total::of(price));
         match self.current.get_mut(&bidder) {
             Some((_, last, total)) if time - *last <= GAP_NANOS => {
                 *last = time;
@@ -125,13 +109,10 @@ impl Expected {
         match row {
             ["window", start, auction, ..] => {
                 let key = (auction.parse().ok()?, nanos(start)? / WINDOW_NANOS);
-                self.slots
-                    .remove(&key)
-                    .filter(|_| nanos(start) == Some(key.1 * WINDOW_NANOS))
+                self.slots.remove(&key).filter(|_| nanos(start) == Some(key.1 * WINDOW_NANOS))
             }
             ["session", start, end, bidder, ..] => {
-                self.visits
-                    .remove(&(bidder.parse().ok()?, nanos(start)?, nanos(end)? - GAP_NANOS))
+                self.visits.remove(&(bidder.parse().ok()?, nanos(start)?, nanos(end)? - GAP_NANOS))
             }
             _ => None,
         }
@@ -145,27 +126,21 @@ impl Expected {
 /// The output can't be read. Differences are no errors: they are in the verdict.
 pub fn check(output: &Path, seed: u64, events: u64) -> Outcome<Verdict> {
     let mut expected = Expected::compute(seed, events);
-    let file = std::fs::File::open(output)
-        .map_err(|error| Failure::io("open the demo's output", output, &error))?;
+    let file = std::fs::File::open(output).map_err(|error| Failure::io("open the demo's output", output, &error))?;
     let mut verdict = Verdict::default();
     let mut order: Option<(i64, bool, String)> = None;
     for (line, number) in BufReader::new(file).lines().zip(1u64..) {
         let line = line.map_err(|error| Failure::io("read the demo's output", output, &error))?;
         verdict.compared += 1;
         let row: Vec<&str> = line.split(',').collect();
-        let want = expected.take(&row).map(|total| {
-            format!(
-                "{0},{0},{1},{2},{3}",
-                total.bids, total.sum, total.min, total.max
-            )
-        });
+        let want = expected
+            .take(&row)
+            .map(|total| format!("{0},{0},{1},{2},{3}", total.bids, total.sum, total.min, total.max));
         let skipped = if row.first() == Some(&"window") { 3 } else { 4 };
         let got = row.get(skipped..).unwrap_or_default().join(",");
         match want {
             None => verdict.differ(format!("row {number} should not be there: {line}")),
-            Some(want) if want != got => {
-                verdict.differ(format!("row {number} should end in {want}: {line}"))
-            }
+            Some(want) if want != got => verdict.differ(format!("row {number} should end in {want}: {line}")),
             Some(_) => {}
         }
         let place = place(&row);
@@ -177,14 +152,10 @@ pub fn check(output: &Path, seed: u64, events: u64) -> Outcome<Verdict> {
         }
     }
     for (auction, slot) in expected.slots.keys() {
-        verdict.differ(format!(
-            "the window of auction {auction} at {slot}0 s is missing"
-        ));
+        verdict.differ(format!("the window of auction {auction} at {slot}0 s is missing"));
     }
     for (bidder, first, last) in expected.visits.keys() {
-        verdict.differ(format!(
-            "the session of bidder {bidder} from {first} to {last} is missing"
-        ));
+        verdict.differ(format!("the session of bidder {bidder} from {first} to {last} is missing"));
     }
     Ok(verdict)
 }
@@ -201,9 +172,7 @@ impl Verdict {
 /// Where a row belongs: by end, windows before sessions, then by key.
 fn place(row: &[&str]) -> Option<(i64, bool, String)> {
     match row {
-        ["window", start, key, ..] => {
-            Some((nanos(start)? + WINDOW_NANOS, false, (*key).to_owned()))
-        }
+        ["window", start, key, ..] => Some((nanos(start)? + WINDOW_NANOS, false, (*key).to_owned())),
         ["session", _, end, key, ..] => Some((nanos(end)?, true, (*key).to_owned())),
         _ => None,
     }

@@ -30,14 +30,8 @@ pub const OUT_OF_ORDERNESS_NANOS: i64 = 1_000_000_000;
 
 /// The demo's streams, by their id.
 pub const STREAMS: [StreamSpec; 2] = [
-    StreamSpec {
-        kind: WindowKind::Tumbling { size: WINDOW_NANOS },
-        label: "window,",
-    },
-    StreamSpec {
-        kind: WindowKind::Session { gap: GAP_NANOS },
-        label: "session,",
-    },
+    StreamSpec { kind: WindowKind::Tumbling { size: WINDOW_NANOS }, label: "window," },
+    StreamSpec { kind: WindowKind::Session { gap: GAP_NANOS }, label: "session," },
 ];
 
 #[cfg(test)]

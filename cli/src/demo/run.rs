@@ -14,9 +14,7 @@ use crate::job::{Display, Engine, Started};
 use crate::output::OutputFile;
 use crate::position::Position;
 use crate::report::{DemoReport, RestoreReport, RunReport};
-use crate::runtime::{
-    self, CheckpointStats, Ended, Ending, Job, JobMetadata, Settings, StagedOutput, Stop,
-};
+use crate::runtime::{self, CheckpointStats, Ended, Ending, Job, JobMetadata, Settings, StagedOutput, Stop};
 use crate::window::WindowOperator;
 
 const SEED: u64 = 42;
@@ -65,18 +63,9 @@ pub fn run<E: Engine>(
     };
     let third = Duration::from_millis(args.seconds * 1000 / 3);
     let lives = [
-        Life {
-            parallelism: args.parallelism,
-            crash_at: Some(third),
-        },
-        Life {
-            parallelism: args.parallelism,
-            crash_at: Some(third * 2),
-        },
-        Life {
-            parallelism: args.parallelism + 1,
-            crash_at: None,
-        },
+        Life { parallelism: args.parallelism, crash_at: Some(third) },
+        Life { parallelism: args.parallelism, crash_at: Some(third * 2) },
+        Life { parallelism: args.parallelism + 1, crash_at: None },
     ];
     let crashes = lives.iter().filter(|life| life.crash_at.is_some()).count() as u64;
     let mut last = None;
@@ -89,9 +78,7 @@ pub fn run<E: Engine>(
             }
             (Ending::Finished, None) => last = Some(ended),
             _ => {
-                return Err(Failure::internal(
-                    "the demo was interrupted: nothing has been compared",
-                ));
+                return Err(Failure::internal("the demo was interrupted: nothing has been compared"));
             }
         }
     }
@@ -113,42 +100,25 @@ pub fn run<E: Engine>(
 }
 
 impl Demo<'_> {
-    fn live<E: Engine>(
-        &mut self,
-        life: &Life,
-        stop: &Stop,
-        open: &mut dyn FnMut() -> Outcome<E>,
-    ) -> Outcome<Ended> {
+    fn live<E: Engine>(&mut self, life: &Life, stop: &Stop, open: &mut dyn FnMut() -> Outcome<E>) -> Outcome<Ended> {
         let restoring = Instant::now();
         let mut engine = open()?;
+        engine.claim()?;
         let newest = engine.newest()?;
-        let Started {
-            keyed,
-            rows,
-            coordinator,
-            first_checkpoint,
-        } = engine.start(newest.as_ref(), life.parallelism)?;
+        let Started { keyed, rows, coordinator, first_checkpoint } = engine.start(newest.as_ref(), life.parallelism)?;
         let (position, sink) = match &newest {
             Some(newest) => {
                 let metadata = JobMetadata::decode(&newest.metadata)?;
                 let file = OutputFile::check_resume(self.output, metadata.synced)?;
-                (
-                    metadata.position.clone(),
-                    StagedOutput::resume(rows, file, &metadata)?,
-                )
+                (metadata.position.clone(), StagedOutput::resume(rows, file, &metadata)?)
             }
             None => {
                 let file = OutputFile::create(self.output)?;
                 let config = BTreeMap::from([("demo-seed".to_owned(), SEED.to_string())]);
-                (
-                    Position::start(),
-                    StagedOutput::new(rows, file, config, b""),
-                )
+                (Position::start(), StagedOutput::new(rows, file, config, b""))
             }
         };
-        let keyed = keyed
-            .into_iter()
-            .map(|state| WindowOperator::new(state, &STREAMS));
+        let keyed = keyed.into_iter().map(|state| WindowOperator::new(state, &STREAMS));
         let end = self.started + Duration::from_secs(self.args.seconds);
         let job = Job {
             source: BidSource::new(SEED, Pace::Until(end), &position),
@@ -174,15 +144,11 @@ impl Demo<'_> {
             }
         })?;
         display.finish();
-        self.restores.extend(newest.map(|newest| {
-            RestoreReport {
-                from_checkpoint: newest.id,
-                parallelism_from: newest.parallelism,
-                parallelism_to: life.parallelism,
-                first_record_ms: ended
-                    .first_record
-                    .map(|at| millis(at.saturating_duration_since(restoring))),
-            }
+        self.restores.extend(newest.map(|newest| RestoreReport {
+            from_checkpoint: newest.id,
+            parallelism_from: newest.parallelism,
+            parallelism_to: life.parallelism,
+            first_record_ms: ended.first_record.map(|at| millis(at.saturating_duration_since(restoring))),
         }));
         Ok(ended)
     }
@@ -203,33 +169,17 @@ impl Demo<'_> {
 /// Changes the last digit of a row, so that a test can see the comparison fail.
 fn corrupt(output: &Path, row: u64) -> Outcome<()> {
     let failed = |error: std::io::Error| Failure::io("corrupt", output, &error);
-    let mut file = std::fs::File::options()
-        .read(true)
-        .write(true)
-        .open(output)
-        .map_err(failed)?;
+    let mut file = std::fs::File::options().read(true).write(true).open(output).map_err(failed)?;
     let mut content = Vec::new();
     file.read_to_end(&mut content).map_err(failed)?;
-    let mut ends = content
-        .iter()
-        .enumerate()
-        .filter(|(_, byte)| **byte == b'\n')
-        .map(|(at, _)| at);
-    let end = usize::try_from(row.saturating_sub(1))
-        .ok()
-        .and_then(|row| ends.nth(row));
-    let digit = end
-        .and_then(|end| end.checked_sub(1))
-        .and_then(|at| Some((at, *content.get(at)?)));
+    let mut ends = content.iter().enumerate().filter(|(_, byte)| **byte == b'\n').map(|(at, _)| at);
+    let end = usize::try_from(row.saturating_sub(1)).ok().and_then(|row| ends.nth(row));
+    let digit = end.and_then(|end| end.checked_sub(1)).and_then(|at| Some((at, *content.get(at)?)));
     let Some((at, digit)) = digit else {
-        return Err(Failure::usage(format!(
-            "--corrupt-row {row}: the output has no such row"
-        )));
+        return Err(Failure::usage(format!("--corrupt-row {row}: the output has no such row")));
     };
     let other = if digit == b'7' { b"3" } else { b"7" };
-    file.seek(SeekFrom::Start(at as u64))
-        .and_then(|_| file.write_all(other))
-        .map_err(failed)
+    file.seek(SeekFrom::Start(at as u64)).and_then(|_| file.write_all(other)).map_err(failed)
 }
 
 fn millis(duration: Duration) -> u64 {

@@ -32,13 +32,7 @@ pub struct BidSource {
 impl BidSource {
     /// Goes on at `position`.
     pub fn new(seed: u64, pace: Pace, position: &Position) -> Self {
-        Self {
-            seed,
-            pace,
-            next: position.offset,
-            bids: position.records,
-            over: position.finished,
-        }
+        Self { seed, pace, next: position.offset, bids: position.records, over: position.finished }
     }
 
     fn is_over(&mut self) -> bool {
@@ -73,11 +67,7 @@ impl Source for BidSource {
     }
 
     fn position(&self) -> Position {
-        Position {
-            offset: self.next,
-            records: self.bids,
-            ..Position::start()
-        }
+        Position { offset: self.next, records: self.bids, ..Position::start() }
     }
 }
 

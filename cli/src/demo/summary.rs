@@ -10,20 +10,14 @@ pub fn summary(report: &DemoReport) -> String {
     let run = &report.run;
     let checkpoints = &run.checkpoints;
     let quantiles = |q: &crate::runtime::Quantiles, unit: &str| {
-        format!(
-            "p50 {:.1} {unit}, p99 {:.1} {unit}, max {:.1} {unit}",
-            q.p50, q.p99, q.max
-        )
+        format!("p50 {:.1} {unit}, p99 {:.1} {unit}, max {:.1} {unit}", q.p50, q.p99, q.max)
     };
     #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
     let rate = report.events as f64 / run.seconds.max(0.001);
     let rows = [
         ("events", format!("{} ({rate:.0} a second)", report.events)),
         ("bids", run.records.to_string()),
-        (
-            "crashes and restores",
-            format!("{}; {}", report.crashes, restores(&run.restores)),
-        ),
+        ("crashes and restores", format!("{}; {}", report.crashes, restores(&run.restores))),
         (
             "checkpoints",
             format!(
@@ -52,11 +46,7 @@ pub fn summary(report: &DemoReport) -> String {
             },
         ),
     ];
-    let width = rows
-        .iter()
-        .map(|(name, _)| name.len())
-        .max()
-        .unwrap_or_default();
+    let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or_default();
     rows.iter().fold(String::new(), |mut table, (name, value)| {
         // Writing to a string can't fail.
         let _ = writeln!(table, "  {name:width$}  {value}");
@@ -66,10 +56,8 @@ pub fn summary(report: &DemoReport) -> String {
 
 fn restores(restores: &[RestoreReport]) -> String {
     let each = restores.iter().map(|restore| {
-        let first = restore.first_record_ms.map_or_else(
-            || "no record".to_owned(),
-            |ms| format!("first record after {ms} ms"),
-        );
+        let first =
+            restore.first_record_ms.map_or_else(|| "no record".to_owned(), |ms| format!("first record after {ms} ms"));
         format!(
             "from checkpoint {} at {} -> {} subtasks ({first})",
             restore.from_checkpoint, restore.parallelism_from, restore.parallelism_to

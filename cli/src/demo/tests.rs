@@ -28,18 +28,9 @@ fn output() -> Vec<String> {
     }
     operator.on_watermark(i64::MAX, &mut fired).unwrap();
     assert_eq!(fired.late, 0);
-    assert_eq!(
-        (source.position().offset, source.position().records),
-        (EVENTS, EVENTS / 50 * 46)
-    );
-    fired
-        .rows
-        .sort_by(|a, b| (a.end, a.stream, &a.key).cmp(&(b.end, b.stream, &b.key)));
-    fired
-        .rows
-        .into_iter()
-        .map(|row| String::from_utf8(row.line).unwrap())
-        .collect()
+    assert_eq!((source.position().offset, source.position().records), (EVENTS, EVENTS / 50 * 46));
+    fired.rows.sort_by(|a, b| (a.end, a.stream, &a.key).cmp(&(b.end, b.stream, &b.key)));
+    fired.rows.into_iter().map(|row| String::from_utf8(row.line).unwrap()).collect()
 }
 
 fn verdict(rows: &[String]) -> Verdict {
@@ -52,17 +43,9 @@ fn verdict(rows: &[String]) -> Verdict {
 #[test]
 fn the_check_accepts_the_right_output_and_finds_every_kind_of_difference() {
     let rows = output();
-    assert!(
-        rows.iter().any(|row| row.starts_with("window,"))
-            && rows.iter().any(|row| row.starts_with("session,"))
-    );
+    assert!(rows.iter().any(|row| row.starts_with("window,")) && rows.iter().any(|row| row.starts_with("session,")));
     let right = verdict(&rows);
-    assert_eq!(
-        (right.compared, right.differences),
-        (rows.len() as u64, 0),
-        "{:?}",
-        right.shown
-    );
+    assert_eq!((right.compared, right.differences), (rows.len() as u64, 0), "{:?}", right.shown);
 
     let mut missing = rows.clone();
     missing.remove(17);
@@ -88,29 +71,14 @@ fn the_check_accepts_the_right_output_and_finds_every_kind_of_difference() {
 #[test]
 fn two_crashes_and_a_rescale_leave_every_result_right_and_a_corrupt_row_is_found() {
     let dir = tempfile::tempdir().unwrap();
-    let mut args = DemoArgs {
-        seconds: 3,
-        parallelism: 2,
-        store: None,
-        json: true,
-        corrupt_row: None,
-    };
+    let mut args = DemoArgs { seconds: 3, parallelism: 2, store: None, json: true, corrupt_row: None };
     for corrupt_row in [None, Some(3)] {
         args.corrupt_row = corrupt_row;
         let engine = MemoryEngine::default();
         let output = dir.path().join(format!("{corrupt_row:?}.csv"));
-        let report = run(&args, &output, 200_000, &Stop::default(), &mut || {
-            Ok(engine.clone())
-        })
-        .unwrap();
+        let report = run(&args, &output, 200_000, &Stop::default(), &mut || Ok(engine.clone())).unwrap();
         assert_eq!((report.crashes, report.run.restores.len()), (2, 2));
-        assert!(
-            report
-                .run
-                .restores
-                .iter()
-                .all(|restore| restore.parallelism_from == 2)
-        );
+        assert!(report.run.restores.iter().all(|restore| restore.parallelism_from == 2));
         assert_eq!(report.run.restore.as_ref().unwrap().parallelism_to, 3);
         assert!(report.compared > 1000 && report.compared == report.run.output_rows);
         assert_eq!(report.differences, u64::from(corrupt_row.is_some()));

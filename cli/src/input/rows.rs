@@ -86,11 +86,7 @@ impl<R: Read> RowReader<R> {
             }
             // A line feed stands for the end of the input: only within quotes it doesn't end the row.
             let virtual_end = self.unread.is_empty();
-            let pending = if virtual_end {
-                b"\n"
-            } else {
-                &self.buffer[self.unread.clone()]
-            };
+            let pending = if virtual_end { b"\n" } else { &self.buffer[self.unread.clone()] };
             let (fields, all_ends) = (&mut self.fields[written..], &mut self.ends[ended..]);
             let (result, read, wrote, ends) = self.parser.read_record(pending, fields, all_ends);
             if !virtual_end {
@@ -169,11 +165,7 @@ impl<R: Read> RowReader<R> {
 
     fn skip_line_ends(&mut self) -> Outcome<bool> {
         loop {
-            let blank = self
-                .pending()
-                .iter()
-                .take_while(|byte| matches!(byte, b'\r' | b'\n'))
-                .count();
+            let blank = self.pending().iter().take_while(|byte| matches!(byte, b'\r' | b'\n')).count();
             self.consume(blank);
             if !self.unread.is_empty() {
                 return Ok(true);
@@ -191,10 +183,7 @@ impl<R: Read> RowReader<R> {
     fn consume(&mut self, count: usize) {
         let taken = &self.buffer[self.unread.start..self.unread.start + count];
         self.hasher.update(taken);
-        self.lines += taken
-            .iter()
-            .map(|byte| u64::from(*byte == b'\n'))
-            .sum::<u64>();
+        self.lines += taken.iter().map(|byte| u64::from(*byte == b'\n')).sum::<u64>();
         self.offset += count as u64;
         self.unread.start += count;
     }
@@ -218,11 +207,7 @@ impl<R: Read> RowReader<R> {
     }
 
     fn row_failure(&self, why: &str) -> Failure {
-        Failure::usage(format!(
-            "{}: line {}: {why}",
-            self.path.display(),
-            self.row_line
-        ))
+        Failure::usage(format!("{}: line {}: {why}", self.path.display(), self.row_line))
     }
 }
 
@@ -247,12 +232,7 @@ mod tests {
         let mut reader = RowReader::new(Path::new("in.csv"), Trickle(text, 7))?;
         let mut rows = Vec::new();
         while reader.read_row()? {
-            rows.push((
-                reader.row_line(),
-                (0..reader.field_count())
-                    .map(|i| reader.field(i).to_vec())
-                    .collect(),
-            ));
+            rows.push((reader.row_line(), (0..reader.field_count()).map(|i| reader.field(i).to_vec()).collect()));
         }
         assert_eq!(reader.offset(), text.len() as u64);
         assert_eq!(reader.hash().0, xxhash_rust::xxh3::xxh3_64(text));
@@ -262,14 +242,7 @@ mod tests {
     fn texts(text: &str) -> Vec<(u64, Vec<String>)> {
         let rows = rows(text.as_bytes()).unwrap();
         rows.into_iter()
-            .map(|(line, row)| {
-                (
-                    line,
-                    row.into_iter()
-                        .map(|f| String::from_utf8(f).unwrap())
-                        .collect(),
-                )
-            })
+            .map(|(line, row)| (line, row.into_iter().map(|f| String::from_utf8(f).unwrap()).collect()))
             .collect()
     }
 
@@ -278,25 +251,14 @@ mod tests {
     }
 
     fn row_of<R: Read>(reader: &RowReader<R>) -> Vec<Vec<u8>> {
-        (0..reader.field_count())
-            .map(|index| reader.field(index).to_vec())
-            .collect()
+        (0..reader.field_count()).map(|index| reader.field(index).to_vec()).collect()
     }
 
     #[test]
     fn quotes_line_ends_and_blank_lines() {
-        assert_eq!(
-            texts("a,b\r\n1,2\r\n"),
-            [row(1, &["a", "b"]), row(2, &["1", "2"])]
-        );
-        assert_eq!(
-            texts("a,b\n\n\n1,2"),
-            [row(1, &["a", "b"]), row(4, &["1", "2"])]
-        );
-        assert_eq!(
-            texts("a\n\"x\ny\"\"z\"\nb\n"),
-            [row(1, &["a"]), row(2, &["x\ny\"z"]), row(4, &["b"])]
-        );
+        assert_eq!(texts("a,b\r\n1,2\r\n"), [row(1, &["a", "b"]), row(2, &["1", "2"])]);
+        assert_eq!(texts("a,b\n\n\n1,2"), [row(1, &["a", "b"]), row(4, &["1", "2"])]);
+        assert_eq!(texts("a\n\"x\ny\"\"z\"\nb\n"), [row(1, &["a"]), row(2, &["x\ny\"z"]), row(4, &["b"])]);
         assert_eq!(texts("a,,\n"), [row(1, &["a", "", ""])]);
         assert_eq!(texts("a,\"\""), [row(1, &["a", ""])]);
         assert_eq!(texts(""), []);
@@ -305,25 +267,16 @@ mod tests {
 
     #[test]
     fn a_byte_order_mark_is_dropped_at_the_start_and_nowhere_else() {
-        assert_eq!(
-            texts("\u{feff}a\n\u{feff}b\n"),
-            [row(1, &["a"]), row(2, &["\u{feff}b"])]
-        );
+        assert_eq!(texts("\u{feff}a\n\u{feff}b\n"), [row(1, &["a"]), row(2, &["\u{feff}b"])]);
     }
 
     #[test]
     fn an_open_quote_is_an_error_that_names_its_line() {
         let error = rows(b"a,b\n1,\"2\n3,4\n").unwrap_err();
-        assert!(
-            error.message.contains("line 2") && error.message.contains("never closed"),
-            "{error}"
-        );
+        assert!(error.message.contains("line 2") && error.message.contains("never closed"), "{error}");
         let endless = [b"a\n\"".to_vec(), vec![b'x'; MAX_ROW_BYTES + 10]].concat();
         let error = rows(&endless).unwrap_err();
-        assert!(
-            error.message.contains("line 2") && error.message.contains("16 MiB"),
-            "{error}"
-        );
+        assert!(error.message.contains("line 2") && error.message.contains("16 MiB"), "{error}");
     }
 
     proptest! {

@@ -62,27 +62,16 @@ impl CsvSource {
         let file = File::open(path).map_err(|error| Failure::io("open the input", path, &error))?;
         let mut rows = RowReader::new(path, file)?;
         if !rows.read_row()? {
-            return Err(Failure::usage(format!(
-                "{} is empty: a header row is needed",
-                path.display()
-            )));
+            return Err(Failure::usage(format!("{} is empty: a header row is needed", path.display())));
         }
-        let names: Vec<String> = (0..rows.field_count())
-            .map(|index| String::from_utf8_lossy(rows.field(index)).into_owned())
-            .collect();
+        let names: Vec<String> =
+            (0..rows.field_count()).map(|index| String::from_utf8_lossy(rows.field(index)).into_owned()).collect();
         let columns = Columns {
             key: find_column(&names, "--key", &options.key)?,
             time: find_column(&names, "--time", &options.time)?,
             value: find_column(&names, "--value", &options.value)?,
         };
-        Ok(Self {
-            options,
-            rows,
-            names,
-            columns,
-            records: 0,
-            skipped: 0,
-        })
+        Ok(Self { options, rows, names, columns, records: 0, skipped: 0 })
     }
 
     /// Opens the file and goes on at `position`, once the bytes before it have proved to be the same.
@@ -94,9 +83,7 @@ impl CsvSource {
         let mut source = Self::open(options)?;
         let changed = |what: String| {
             let path = source.options.path.display();
-            Failure::usage(format!(
-                "{path} is not the input that this job was reading: {what}"
-            ))
+            Failure::usage(format!("{path} is not the input that this job was reading: {what}"))
         };
         // A header that now ends beyond the position can't be the one that was read.
         if source.rows.offset() > position.offset && position.offset > 0 {
@@ -104,9 +91,7 @@ impl CsvSource {
         }
         if !source.rows.skip_to(position.offset)? {
             let (had, has) = (position.offset, source.rows.offset());
-            return Err(changed(format!(
-                "{had} bytes had been read, it holds {has}"
-            )));
+            return Err(changed(format!("{had} bytes had been read, it holds {has}")));
         }
         if position.offset > 0 && source.rows.hash() != position.hash {
             return Err(changed(differs(position, source.rows.hash())));
@@ -120,48 +105,24 @@ impl CsvSource {
         let Columns { key, time, value } = self.columns;
         let (count, want) = (self.rows.field_count(), self.names.len());
         if count != want {
-            return Err((
-                count.min(want),
-                format!("the row has {count} fields, the header {want}"),
-            ));
+            return Err((count.min(want), format!("the row has {count} fields, the header {want}")));
         }
         let key_bytes = self.rows.field(key);
         if key_bytes.len() > MAX_KEY_BYTES {
-            return Err((
-                key,
-                format!(
-                    "a key of {} bytes is over the limit of 64 KiB",
-                    key_bytes.len()
-                ),
-            ));
+            return Err((key, format!("a key of {} bytes is over the limit of 64 KiB", key_bytes.len())));
         }
         let text = self.rows.field(time);
         let nanos = parse_time(text, self.options.time_unit).map_err(|why| (time, why))?;
         let reach = self.options.reach;
         if nanos.checked_add(reach).is_none() || nanos.checked_sub(reach).is_none() {
-            return Err((
-                time,
-                format!(
-                    "`{}` is out of range: its window would be",
-                    text.escape_ascii()
-                ),
-            ));
+            return Err((time, format!("`{}` is out of range: its window would be", text.escape_ascii())));
         }
         let number = parse_value(self.rows.field(value)).map_err(|why| (value, why))?;
-        Ok(Record {
-            stream: 0,
-            key: key_bytes.into(),
-            time: nanos,
-            value: number,
-            watermark: i64::MIN,
-        })
+        Ok(Record { stream: 0, key: key_bytes.into(), time: nanos, value: number, watermark: i64::MIN })
     }
 
     fn malformed(&self, (column, why): &Malformed) -> Failure {
-        let name = self
-            .names
-            .get(*column)
-            .map_or(String::new(), |name| format!(" ({name})"));
+        let name = self.names.get(*column).map_or(String::new(), |name| format!(" ({name})"));
         Failure::usage(format!(
             "{}: line {}, column {}{name}: {why}",
             self.options.path.display(),
@@ -201,26 +162,17 @@ impl Source for CsvSource {
 }
 
 fn differs(position: &Position, now: ContentHash) -> String {
-    format!(
-        "the first {} bytes had the hash {}, now {now}",
-        position.offset, position.hash
-    )
+    format!("the first {} bytes had the hash {}, now {now}", position.offset, position.hash)
 }
 
 fn find_column(names: &[String], option: &str, name: &str) -> Outcome<usize> {
-    let mut found = names
-        .iter()
-        .enumerate()
-        .filter(|(_, column)| *column == name);
+    let mut found = names.iter().enumerate().filter(|(_, column)| *column == name);
     match (found.next(), found.next()) {
         (Some((index, _)), None) => Ok(index),
-        (Some(_), Some(_)) => Err(Failure::usage(format!(
-            "{option}: the header names the column `{name}` twice"
-        ))),
-        (None, _) => Err(Failure::usage(format!(
-            "{option}: there is no column `{name}`; the header is: {}",
-            names.join(",")
-        ))),
+        (Some(_), Some(_)) => Err(Failure::usage(format!("{option}: the header names the column `{name}` twice"))),
+        (None, _) => {
+            Err(Failure::usage(format!("{option}: there is no column `{name}`; the header is: {}", names.join(","))))
+        }
     }
 }
 
@@ -235,10 +187,7 @@ mod tests {
     impl Input {
         fn of(text: &[u8]) -> Self {
             let dir = tempfile::tempdir().unwrap();
-            File::create(dir.path().join("in.csv"))
-                .unwrap()
-                .write_all(text)
-                .unwrap();
+            File::create(dir.path().join("in.csv")).unwrap().write_all(text).unwrap();
             Self(dir)
         }
 
@@ -255,10 +204,7 @@ mod tests {
         }
 
         fn skipping(&self) -> CsvOptions {
-            CsvOptions {
-                skip_bad_rows: true,
-                ..self.options()
-            }
+            CsvOptions { skip_bad_rows: true, ..self.options() }
         }
     }
 
@@ -275,33 +221,18 @@ mod tests {
         let keys: Vec<&[u8]> = records.iter().map(|r| &r.key[..]).collect();
         assert_eq!(keys, [&b" a "[..], b"\xff\xfe", b""]);
         let values: Vec<_> = records.iter().map(|r| r.value).collect();
-        assert_eq!(
-            values,
-            [Some(Number::Integer(1)), None, Some(Number::Decimal(2.5))]
-        );
+        assert_eq!(values, [Some(Number::Integer(1)), None, Some(Number::Decimal(2.5))]);
         assert_eq!((position.records, position.skipped), (3, 0));
     }
 
     #[test]
     fn a_malformed_row_names_its_line_and_column() {
         for (row, part) in [
-            (
-                "a,5,abc",
-                "line 3, column 3 (v): `abc` is not a decimal number",
-            ),
+            ("a,5,abc", "line 3, column 3 (v): `abc` is not a decimal number"),
             ("a,x,1", "line 3, column 2 (t): `x` is not a time"),
-            (
-                "a,5",
-                "line 3, column 3 (v): the row has 2 fields, the header 3",
-            ),
-            (
-                "a,5,1,9",
-                "line 3, column 4: the row has 4 fields, the header 3",
-            ),
-            (
-                "a,2262-04-11T23:47:16Z,1",
-                "line 3, column 2 (t): `2262-04-11T23:47:16Z` is out of range",
-            ),
+            ("a,5", "line 3, column 3 (v): the row has 2 fields, the header 3"),
+            ("a,5,1,9", "line 3, column 4: the row has 4 fields, the header 3"),
+            ("a,2262-04-11T23:47:16Z,1", "line 3, column 2 (t): `2262-04-11T23:47:16Z` is out of range"),
             ("a,5,NaN", "column 3 (v)"),
         ] {
             let input = Input::of(format!("k,t,v\na,1,1\n{row}\na,2,2\n").as_bytes());
@@ -309,11 +240,7 @@ mod tests {
             assert!(error.message.contains(part), "{row}: {error}");
             assert_eq!(error.code, crate::exit::Code::Usage);
             let (records, position) = all(CsvSource::open(input.skipping()).unwrap()).unwrap();
-            assert_eq!(
-                (records.len(), position.records, position.skipped),
-                (2, 2, 1),
-                "{row}"
-            );
+            assert_eq!((records.len(), position.records, position.skipped), (2, 2, 1), "{row}");
         }
     }
 
@@ -321,46 +248,20 @@ mod tests {
     fn a_key_over_the_limit_of_the_state_is_a_malformed_row() {
         let input = Input::of(format!("k,t,v\n{},1,1\n", "x".repeat(MAX_KEY_BYTES + 1)).as_bytes());
         let error = all(CsvSource::open(input.options()).unwrap()).unwrap_err();
-        assert!(
-            error.message.contains("line 2, column 1 (k)") && error.message.contains("64 KiB"),
-            "{error}"
-        );
+        assert!(error.message.contains("line 2, column 1 (k)") && error.message.contains("64 KiB"), "{error}");
     }
 
     #[test]
     fn a_missing_column_is_named_with_the_header() {
         let input = Input::of(b"k,time,v\n");
         let error = CsvSource::open(input.options()).err().unwrap();
-        assert!(
-            error
-                .message
-                .contains("--time: there is no column `t`; the header is: k,time,v"),
-            "{error}"
-        );
+        assert!(error.message.contains("--time: there is no column `t`; the header is: k,time,v"), "{error}");
         let input = Input::of(b"k,t,v,k\n");
-        assert!(
-            CsvSource::open(input.options())
-                .err()
-                .unwrap()
-                .message
-                .contains("twice")
-        );
+        assert!(CsvSource::open(input.options()).err().unwrap().message.contains("twice"));
         let input = Input::of(b"");
-        assert!(
-            CsvSource::open(input.options())
-                .err()
-                .unwrap()
-                .message
-                .contains("header")
-        );
-        let options = CsvOptions {
-            path: "/nowhere/in.csv".into(),
-            ..input.options()
-        };
-        assert_eq!(
-            CsvSource::open(options).err().unwrap().code,
-            crate::exit::Code::Usage
-        );
+        assert!(CsvSource::open(input.options()).err().unwrap().message.contains("header"));
+        let options = CsvOptions { path: "/nowhere/in.csv".into(), ..input.options() };
+        assert_eq!(CsvSource::open(options).err().unwrap().code, crate::exit::Code::Usage);
     }
 
     #[test]
@@ -372,18 +273,14 @@ mod tests {
         let mut before = Vec::new();
         loop {
             let position = source.position();
-            let (rest, resumed_end) =
-                all(CsvSource::resume(input.skipping(), &position).unwrap()).unwrap();
+            let (rest, resumed_end) = all(CsvSource::resume(input.skipping(), &position).unwrap()).unwrap();
             assert_eq!([&before[..], &rest[..]].concat(), whole);
             assert_eq!(resumed_end, end);
             if source.next(&mut before).unwrap().is_none() {
                 break;
             }
         }
-        assert_eq!(
-            (end.offset, end.records, end.skipped, end.line),
-            (text.len() as u64, 3, 1, 6)
-        );
+        assert_eq!((end.offset, end.records, end.skipped, end.line), (text.len() as u64, 3, 1, 6));
     }
 
     #[test]
@@ -396,25 +293,16 @@ mod tests {
         let error = CsvSource::resume(other.options(), &position).err().unwrap();
         let now = ContentHash(xxhash_rust::xxh3::xxh3_64(b"k,t,v\na,1,3\n"));
         assert!(
-            error.message.contains(&position.hash.to_string())
-                && error.message.contains(&now.to_string()),
+            error.message.contains(&position.hash.to_string()) && error.message.contains(&now.to_string()),
             "{error}"
         );
         for shorter in [&b"k,t,v\na,1"[..], b"k,t,v\n"] {
-            let error = CsvSource::resume(Input::of(shorter).options(), &position)
-                .err()
-                .unwrap();
+            let error = CsvSource::resume(Input::of(shorter).options(), &position).err().unwrap();
             assert!(error.message.contains("12 bytes had been read"), "{error}");
         }
         let longer_header = Input::of(b"k,t,v,and,so,on\n");
         assert!(CsvSource::resume(longer_header.options(), &position).is_err());
         // What follows the position may change: it hasn't been read.
-        assert!(
-            CsvSource::resume(
-                Input::of(b"k,t,v\na,1,1\nb,7,7\nb,8,8\n").options(),
-                &position
-            )
-            .is_ok()
-        );
+        assert!(CsvSource::resume(Input::of(b"k,t,v\na,1,1\nb,7,7\nb,8,8\n").options(), &position).is_ok());
     }
 }

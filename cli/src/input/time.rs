@@ -22,20 +22,12 @@ pub fn parse_time(text: &[u8], unit: TimeUnit) -> Result<i64, String> {
     };
     nanos
         .and_then(|nanos| i64::try_from(nanos).ok())
-        .ok_or_else(|| {
-            format!(
-                "`{}` is out of range: times go from 1677 to 2262",
-                text.escape_ascii()
-            )
-        })
+        .ok_or_else(|| format!("`{}` is out of range: times go from 1677 to 2262", text.escape_ascii()))
 }
 
 /// A number of seconds or milliseconds, with a fraction of up to nanoseconds; the outer `None` where the text is no number,
 /// the inner where it is out of range.
-#[expect(
-    clippy::option_option,
-    reason = "no number and out of range end differently"
-)]
+#[expect(clippy::option_option, reason = "no number and out of range end differently")]
 fn parse_epoch(text: &[u8], unit: TimeUnit) -> Option<Option<i128>> {
     let (negative, unsigned) = match text {
         [b'-', rest @ ..] => (true, rest),
@@ -47,9 +39,9 @@ fn parse_epoch(text: &[u8], unit: TimeUnit) -> Option<Option<i128>> {
     if !digits(whole) || !fraction.is_none_or(digits) {
         return None;
     }
-    let Some(whole) = whole.iter().try_fold(0i128, |sum, digit| {
-        sum.checked_mul(10)?.checked_add(i128::from(digit - b'0'))
-    }) else {
+    let Some(whole) =
+        whole.iter().try_fold(0i128, |sum, digit| sum.checked_mul(10)?.checked_add(i128::from(digit - b'0')))
+    else {
         return Some(None);
     };
     let scale = match unit {
@@ -64,9 +56,7 @@ fn parse_epoch(text: &[u8], unit: TimeUnit) -> Option<Option<i128>> {
         part /= 10;
         sum + part * i128::from(digit - b'0')
     });
-    let nanos = whole
-        .checked_mul(scale)
-        .and_then(|nanos| nanos.checked_add(below));
+    let nanos = whole.checked_mul(scale).and_then(|nanos| nanos.checked_add(below));
     Some(nanos.map(|nanos| if negative { -nanos } else { nanos }))
 }
 
@@ -89,17 +79,12 @@ fn parse_rfc3339(text: &[u8]) -> Result<Option<i128>, String> {
     let tail = match tail.split_first() {
         Some((b'.', rest)) => {
             let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
-            rest.get(digits..)
-                .filter(|_| digits > 0)
-                .unwrap_or_default()
+            rest.get(digits..).filter(|_| digits > 0).unwrap_or_default()
         }
         _ => tail,
     };
     let offset = matches!(tail, [b'Z' | b'z'] | [b'+' | b'-', _, _, b':', _, _]);
-    let text = std::str::from_utf8(text)
-        .ok()
-        .filter(|_| fits && offset)
-        .ok_or_else(wrong)?;
+    let text = std::str::from_utf8(text).ok().filter(|_| fits && offset).ok_or_else(wrong)?;
     // Beyond the years that jiff knows nothing fits in 64 bits of nanoseconds either.
     let timestamp: Timestamp = text.parse().map_err(|_| wrong())?;
     Ok(Some(timestamp.as_nanosecond()))
@@ -147,11 +132,7 @@ mod tests {
             ("99999999999", TimeUnit::Ms, 99_999_999_999_000_000),
             ("100000000000", TimeUnit::Auto, 100_000_000_000_000_000),
         ] {
-            assert_eq!(
-                parse_time(text.as_bytes(), unit),
-                Ok(want),
-                "{text} {unit:?}"
-            );
+            assert_eq!(parse_time(text.as_bytes(), unit), Ok(want), "{text} {unit:?}");
         }
     }
 

@@ -11,19 +11,11 @@ pub fn parse_value(text: &[u8]) -> Result<Option<Number>, String> {
     if text.is_empty() || text == b"NA" {
         return Ok(None);
     }
-    let not_a_number = || {
-        format!(
-            "`{}` is not a decimal number, NA or empty",
-            text.escape_ascii()
-        )
-    };
+    let not_a_number = || format!("`{}` is not a decimal number, NA or empty", text.escape_ascii());
     let text_utf8 = std::str::from_utf8(text).map_err(|_| not_a_number())?;
     let out_of_range = || format!("`{text_utf8}` is out of range");
     match shape(text).ok_or_else(not_a_number)? {
-        Shape::Integer => text_utf8
-            .parse()
-            .map(|value| Some(Number::Integer(value)))
-            .map_err(|_| out_of_range()),
+        Shape::Integer => text_utf8.parse().map(|value| Some(Number::Integer(value))).map_err(|_| out_of_range()),
         Shape::Decimal => match text_utf8.parse::<f64>() {
             Ok(value) if value.is_finite() => Ok(Some(Number::Decimal(value))),
             _ => Err(out_of_range()),
@@ -93,10 +85,7 @@ mod tests {
             (".5", Some(Number::Decimal(0.5))),
             ("1e3", Some(Number::Decimal(1000.0))),
             ("-1.5E-2", Some(Number::Decimal(-0.015))),
-            (
-                "170141183460469231731687303715884105727",
-                Some(Number::Integer(i128::MAX)),
-            ),
+            ("170141183460469231731687303715884105727", Some(Number::Integer(i128::MAX))),
         ] {
             assert_eq!(parse_value(text.as_bytes()), Ok(want), "{text}");
         }
@@ -105,19 +94,14 @@ mod tests {
     #[test]
     fn anything_else_is_malformed_and_quoted_in_the_error() {
         for text in [
-            "NaN", "nan", "inf", "-inf", "infinity", "abc", "1,5", "0x10", " 5", "5 ", "-", ".",
-            "+.", "1e", "1e+", "e3", "1.2.3", "--1", "na", "\u{661}",
+            "NaN", "nan", "inf", "-inf", "infinity", "abc", "1,5", "0x10", " 5", "5 ", "-", ".", "+.", "1e", "1e+",
+            "e3", "1.2.3", "--1", "na", "\u{661}",
         ] {
             let error = parse_value(text.as_bytes()).unwrap_err();
             assert!(error.contains("is not a decimal number"), "{text}: {error}");
         }
         for text in ["1e999", "170141183460469231731687303715884105728"] {
-            assert!(
-                parse_value(text.as_bytes())
-                    .unwrap_err()
-                    .contains("out of range"),
-                "{text}"
-            );
+            assert!(parse_value(text.as_bytes()).unwrap_err().contains("out of range"), "{text}");
         }
         assert!(parse_value(b"\xff1").unwrap_err().contains("\\xff"));
     }

@@ -15,7 +15,7 @@ pub struct Newest {
     pub metadata: Vec<u8>,
 }
 
-/// A job that may write: claimed, restored, ready for records.
+/// A job that may write: restored, ready for records.
 pub struct Started<K, R, C> {
     /// The state of each keyed subtask.
     pub keyed: Vec<K>,
@@ -31,8 +31,7 @@ pub struct Started<K, R, C> {
 pub type PartOf<S> = <<S as Snapshots>::Ticket as Ticket>::Part;
 
 /// What [`Engine::start`] gives.
-pub type StartedOn<E> =
-    Started<<E as Engine>::Keyed, <E as Engine>::Rows, <E as Engine>::Coordinator>;
+pub type StartedOn<E> = Started<<E as Engine>::Keyed, <E as Engine>::Rows, <E as Engine>::Coordinator>;
 
 /// A store of checkpoints, and the state that lives on it.
 pub trait Engine {
@@ -60,10 +59,17 @@ pub trait Engine {
     /// The store can't be read; the newest checkpoint is unreadable (exit code 3: older ones are not fallen back to in silence).
     fn newest(&mut self) -> Outcome<Option<Newest>>;
 
-    /// Claims the store for this process and restores the state of `from` at `parallelism`.
+    /// Claims the store for this process: from now on no other process can complete a checkpoint there.
     ///
     /// # Errors
     ///
-    /// The checkpoint can't be restored (3), the store is claimed by a successor (4).
+    /// The store can't be written; a successor has claimed it meanwhile (4).
+    fn claim(&mut self) -> Outcome<()>;
+
+    /// Restores the state of `from` at `parallelism`, or begins without any; comes after [`claim`](Self::claim).
+    ///
+    /// # Errors
+    ///
+    /// The checkpoint can't be restored (3).
     fn start(&mut self, from: Option<&Newest>, parallelism: u32) -> Outcome<StartedOn<Self>>;
 }

@@ -35,6 +35,12 @@ struct Begin {
     from: Option<(Newest, JobMetadata, ResumableOutput)>,
 }
 
+impl Begin {
+    fn newest(&self) -> Option<&Newest> {
+        self.from.as_ref().map(|(newest, ..)| newest)
+    }
+}
+
 /// Runs the job of the command line on `engine`.
 ///
 /// # Errors
@@ -44,9 +50,14 @@ pub fn run<E: Engine>(args: &RunArgs, engine: &mut E, stop: &Stop) -> Outcome<Ru
     args.validate()?;
     let started = Instant::now();
     let (kind, config) = (args.windows.kind()?, config(args)?);
-    let begin = begin(args, kind, &config, engine)?;
-    let from = begin.from.as_ref().map(|(newest, ..)| newest.clone());
-    let (ended, restore) = run_once(args, kind, config, begin, engine, stop)?;
+    let mut begun = begin(args, kind, &config, engine)?;
+    engine.claim()?;
+    if args.resume && begun.newest() != engine.newest()?.as_ref() {
+        // A predecessor that was still alive has completed another checkpoint before we fenced it.
+        begun = begin(args, kind, &config, engine)?;
+    }
+    let from = begun.newest().cloned();
+    let (ended, restore) = run_once(args, kind, config, begun, engine, stop)?;
     let restores = match (from, restore) {
         (Some(newest), Some(first_record_ms)) => vec![RestoreReport {
             from_checkpoint: newest.id,
@@ -57,12 +68,7 @@ pub fn run<E: Engine>(args: &RunArgs, engine: &mut E, stop: &Stop) -> Outcome<Ru
         _ => Vec::new(),
     };
     tell_end(&ended, args);
-    Ok(RunReport::new(
-        &ended,
-        &ended.checkpoints,
-        started.elapsed(),
-        restores,
-    ))
+    Ok(RunReport::new(&ended, &ended.checkpoints, started.elapsed(), restores))
 }
 
 /// Opens and checks whatever can be without changing anything.
@@ -98,25 +104,17 @@ fn begin<E: Engine>(
             ));
         }
         let source = CsvSource::open(options)?;
-        return Ok(Begin {
-            source,
-            position: Position::start(),
-            from: None,
-        });
+        return Ok(Begin { source, position: Position::start(), from: None });
     };
     let metadata = JobMetadata::decode(&newest.metadata)?;
     metadata.check_config(config)?;
     let source = CsvSource::resume(options, &metadata.position)?;
     let output = OutputFile::check_resume(&args.output, metadata.synced)?;
     let position = metadata.position.clone();
-    Ok(Begin {
-        source,
-        position,
-        from: Some((newest, metadata, output)),
-    })
+    Ok(Begin { source, position, from: Some((newest, metadata, output)) })
 }
 
-/// Claims the store, restores and runs. With the end comes, after a restore, how long it took until the first record.
+/// Restores and runs. With the end comes, after a restore, how long it took until the first record.
 fn run_once<E: Engine>(
     args: &RunArgs,
     kind: WindowKind,
@@ -126,31 +124,18 @@ fn run_once<E: Engine>(
     stop: &Stop,
 ) -> Outcome<(Ended, Option<Option<u64>>)> {
     let restoring = Instant::now();
-    let from = begin.from.as_ref().map(|(newest, ..)| newest);
-    let Started {
-        keyed,
-        rows,
-        coordinator,
-        first_checkpoint,
-    } = engine.start(from, args.parallelism)?;
+    let Started { keyed, rows, coordinator, first_checkpoint } = engine.start(begin.newest(), args.parallelism)?;
     let restored = begin.from.is_some();
     let sink = match begin.from {
         Some((_, metadata, output)) => StagedOutput::resume(rows, output, &metadata)?,
-        None => StagedOutput::new(
-            rows,
-            OutputFile::create(&args.output)?,
-            config,
-            header(kind),
-        ),
+        None => StagedOutput::new(rows, OutputFile::create(&args.output)?, config, header(kind)),
     };
     if begin.position.finished {
         console::note("the job has finished already: its output is complete");
         let ended = Ended::of_finished(begin.position, sink.totals());
         return Ok((ended, restored.then_some(None)));
     }
-    let keyed = keyed
-        .into_iter()
-        .map(|state| WindowOperator::new(state, &[kind.alone()]));
+    let keyed = keyed.into_iter().map(|state| WindowOperator::new(state, &[kind.alone()]));
     let job = Job {
         watermark: begin.position.watermark,
         source: begin.source,
@@ -162,9 +147,7 @@ fn run_once<E: Engine>(
     let mut display = Display::new(args.json);
     let ended = runtime::run(job, stop, &mut |progress| display.show(progress))?;
     display.finish();
-    let first_record = ended
-        .first_record
-        .map(|at| millis(at.saturating_duration_since(restoring)));
+    let first_record = ended.first_record.map(|at| millis(at.saturating_duration_since(restoring)));
     Ok((ended, restored.then_some(first_record)))
 }
 
@@ -201,16 +184,11 @@ fn config(args: &RunArgs) -> Outcome<BTreeMap<String, String>> {
         ("out-of-orderness", format_duration(args.out_of_orderness)),
         windows,
     ];
-    Ok(options
-        .into_iter()
-        .map(|(option, value)| (option.to_owned(), value))
-        .collect())
+    Ok(options.into_iter().map(|(option, value)| (option.to_owned(), value)).collect())
 }
 
 fn tell_end(ended: &Ended, args: &RunArgs) {
-    let Ended {
-        position, totals, ..
-    } = ended;
+    let Ended { position, totals, .. } = ended;
     if totals.late > 0 {
         console::warn(format_args!(
             "{} of {} records came too late for --out-of-orderness {} and are in no window",
@@ -220,10 +198,7 @@ fn tell_end(ended: &Ended, args: &RunArgs) {
         ));
     }
     if position.skipped > 0 {
-        console::warn(format_args!(
-            "{} malformed rows were skipped",
-            position.skipped
-        ));
+        console::warn(format_args!("{} malformed rows were skipped", position.skipped));
     }
     match ended.ending {
         Ending::Finished => console::note(format_args!(

@@ -30,12 +30,7 @@ impl Display {
             }
             bar
         });
-        Self {
-            bar,
-            last: (Duration::ZERO, 0),
-            told: Duration::ZERO,
-            quiet,
-        }
+        Self { bar, last: (Duration::ZERO, 0), told: Duration::ZERO, quiet }
     }
 
     /// Takes in news.
@@ -67,11 +62,7 @@ impl Drop for Display {
 }
 
 fn line(progress: &Progress, then: Duration, before: u64) -> String {
-    let seconds = progress
-        .elapsed
-        .saturating_sub(then)
-        .as_secs_f64()
-        .max(0.001);
+    let seconds = progress.elapsed.saturating_sub(then).as_secs_f64().max(0.001);
     #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
     let rate = (progress.events - before) as f64 / seconds;
     let checkpoints = match progress.last {
@@ -88,11 +79,7 @@ fn line(progress: &Progress, then: Duration, before: u64) -> String {
         0 => String::new(),
         count => format!(", {count} aborted"),
     };
-    format!(
-        "{:.0} s: {} events, {rate:.0}/s; {checkpoints}{aborted}",
-        progress.elapsed.as_secs_f64(),
-        progress.events
-    )
+    format!("{:.0} s: {} events, {rate:.0}/s; {checkpoints}{aborted}", progress.elapsed.as_secs_f64(), progress.events)
 }
 
 #[cfg(test)]
@@ -102,26 +89,12 @@ mod tests {
 
     #[test]
     fn a_line_tells_rate_and_checkpoints() {
-        let mut progress = Progress {
-            elapsed: Duration::from_secs(3),
-            events: 50_000,
-            completed: 0,
-            aborted: 0,
-            last: None,
-        };
-        assert_eq!(
-            line(&progress, Duration::from_secs(1), 10_000),
-            "3 s: 50000 events, 20000/s; no checkpoint yet"
-        );
+        let mut progress =
+            Progress { elapsed: Duration::from_secs(3), events: 50_000, completed: 0, aborted: 0, last: None };
+        assert_eq!(line(&progress, Duration::from_secs(1), 10_000), "3 s: 50000 events, 20000/s; no checkpoint yet");
         progress.completed = 2;
         progress.aborted = 1;
-        progress.last = Some((
-            Completed {
-                delta_bytes: 2048,
-                full_bytes: 1 << 20,
-            },
-            Duration::from_millis(12),
-        ));
+        progress.last = Some((Completed { delta_bytes: 2048, full_bytes: 1 << 20 }, Duration::from_millis(12)));
         assert_eq!(
             line(&progress, Duration::ZERO, 0),
             "3 s: 50000 events, 16667/s; 2 checkpoints, the last in 12 ms: 2.0 KiB new of 1.0 MiB, 1 aborted"

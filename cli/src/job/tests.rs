@@ -26,11 +26,7 @@ fn fixture() -> PathBuf {
 
 impl Case {
     fn new() -> Self {
-        Self {
-            dir: tempfile::tempdir().unwrap(),
-            engine: MemoryEngine::default(),
-            input: fixture(),
-        }
+        Self { dir: tempfile::tempdir().unwrap(), engine: MemoryEngine::default(), input: fixture() }
     }
 
     fn of(text: &str) -> Self {
@@ -50,14 +46,8 @@ impl Case {
 
     fn args(&self, more: &str) -> RunArgs {
         let (input, output) = (self.input.display(), self.output());
-        let line = format!(
-            "highwater run --input {input} --output {} --interval 10ms {more}",
-            output.display()
-        );
-        match Cli::try_parse_from(line.split_whitespace())
-            .unwrap()
-            .command
-        {
+        let line = format!("highwater run --input {input} --output {} --interval 10ms {more}", output.display());
+        match Cli::try_parse_from(line.split_whitespace()).unwrap().command {
             Command::Run(args) => *args,
             other => panic!("{other:?}"),
         }
@@ -82,8 +72,7 @@ impl Case {
 }
 
 const WINDOWS: &str = "--key carrier --time time_hour --value dep_delay --window 1h";
-const SESSIONS: &str =
-    "--key tailnum --time time_hour --value dep_delay --gap 6h --out-of-orderness 24h";
+const SESSIONS: &str = "--key tailnum --time time_hour --value dep_delay --gap 6h --out-of-orderness 24h";
 const WINDOWS_HEADER: &str = "window_start,key,rows,count,sum,min,max\n";
 const SESSIONS_HEADER: &str = "session_start,session_end,key,rows,count,sum,min,max\n";
 
@@ -95,11 +84,8 @@ fn the_flights_by_carrier_and_hour_are_those_of_the_naive_recount() {
         assert_eq!(late == 0, hours == 24);
         for parallelism in [1, 4] {
             let mut case = Case::new();
-            let report = case
-                .run(&format!(
-                    "{WINDOWS} --out-of-orderness {bound} --parallelism {parallelism}"
-                ))
-                .unwrap();
+            let report =
+                case.run(&format!("{WINDOWS} --out-of-orderness {bound} --parallelism {parallelism}")).unwrap();
             assert_eq!(case.content(), format!("{WINDOWS_HEADER}{}", rows.concat()));
             assert_eq!(
                 (report.records, report.late, report.output_rows),
@@ -113,17 +99,11 @@ fn the_flights_by_carrier_and_hour_are_those_of_the_naive_recount() {
 #[test]
 fn the_flights_by_tail_number_are_those_of_the_naive_recount() {
     let events = naive::read_csv(&fixture(), "tailnum", "time_hour", "dep_delay");
-    assert!(
-        events.iter().any(|event| event.key == b"NA")
-            && events.iter().any(|event| event.value.is_none())
-    );
+    assert!(events.iter().any(|event| event.key == b"NA") && events.iter().any(|event| event.value.is_none()));
     let (rows, _) = naive::sessions(&events, 6 * HOUR, 24 * HOUR);
     let mut case = Case::new();
     case.run(SESSIONS).unwrap();
-    assert_eq!(
-        case.content(),
-        format!("{SESSIONS_HEADER}{}", rows.concat())
-    );
+    assert_eq!(case.content(), format!("{SESSIONS_HEADER}{}", rows.concat()));
 }
 
 #[test]
@@ -145,10 +125,7 @@ fn crashed_and_stopped_and_resumed_at_other_parallelisms_the_output_is_the_same(
     std::fs::write(case.output(), content).unwrap();
     let report = case.run(&slow).unwrap();
     assert_eq!(case.content(), format!("{WINDOWS_HEADER}{}", rows.concat()));
-    assert_eq!(
-        (report.records, report.late, report.output_rows),
-        (events.len() as u64, late, rows.len() as u64)
-    );
+    assert_eq!((report.records, report.late, report.output_rows), (events.len() as u64, late, rows.len() as u64));
 }
 
 #[test]
@@ -158,10 +135,7 @@ fn a_resume_of_a_finished_job_changes_nothing() {
     let content = case.content();
     let again = case.run(&format!("{WINDOWS} --resume")).unwrap();
     assert_eq!(case.content(), content);
-    assert_eq!(
-        (again.records, again.late, again.output_rows),
-        (report.records, report.late, report.output_rows)
-    );
+    assert_eq!((again.records, again.late, again.output_rows), (report.records, report.late, report.output_rows));
     assert_eq!(again.checkpoints.completed, 0);
 }
 
@@ -199,22 +173,10 @@ fn a_resume_of_another_job_is_refused_naming_both() {
     case.run_for(60, Stop::gently, &format!("{WINDOWS} --rate 12000"));
     let content = case.content();
     for (more, parts) in [
-        (
-            "--key dest --time time_hour --value dep_delay --window 1h",
-            ["--key carrier", "--key dest"],
-        ),
-        (
-            "--key carrier --time time_hour --value arr_delay --window 1h",
-            ["--value dep_delay", "--value arr_delay"],
-        ),
-        (
-            "--key carrier --time time_hour --value dep_delay --window 2h",
-            ["--window 1h", "--window 2h"],
-        ),
-        (
-            "--key carrier --time time_hour --value dep_delay --gap 1h",
-            ["no --gap", "--gap 1h"],
-        ),
+        ("--key dest --time time_hour --value dep_delay --window 1h", ["--key carrier", "--key dest"]),
+        ("--key carrier --time time_hour --value arr_delay --window 1h", ["--value dep_delay", "--value arr_delay"]),
+        ("--key carrier --time time_hour --value dep_delay --window 2h", ["--window 1h", "--window 2h"]),
+        ("--key carrier --time time_hour --value dep_delay --gap 1h", ["no --gap", "--gap 1h"]),
         (
             "--key carrier --time time_hour --value dep_delay --window 1h --time-unit s",
             ["--time-unit auto", "--time-unit s"],
@@ -226,15 +188,11 @@ fn a_resume_of_another_job_is_refused_naming_both() {
     ] {
         let error = case.run(&format!("{more} --resume")).unwrap_err();
         assert_eq!(error.code, Code::Usage);
-        assert!(
-            parts.iter().all(|part| error.message.contains(part)),
-            "{error}"
-        );
+        assert!(parts.iter().all(|part| error.message.contains(part)), "{error}");
         assert_eq!(case.content(), content);
     }
     // The same duration in another unit is no other job.
-    case.run("--key carrier --time time_hour --value dep_delay --window 60m --resume")
-        .unwrap();
+    case.run("--key carrier --time time_hour --value dep_delay --window 60m --resume").unwrap();
 }
 
 #[test]
@@ -245,10 +203,7 @@ fn an_input_or_output_that_was_changed_is_refused() {
     let content = case.content();
     std::fs::write(&case.input, "k,t,v\na,1,9\nb,100,2\nc,200,3\n").unwrap();
     let error = case.run(&format!("{more} --resume")).unwrap_err();
-    assert!(
-        error.code == Code::Usage && error.message.contains("hash"),
-        "{error}"
-    );
+    assert!(error.code == Code::Usage && error.message.contains("hash"), "{error}");
     assert_eq!(case.content(), content);
 }
 
@@ -261,20 +216,10 @@ fn malformed_rows_stop_the_job_or_are_counted() {
     assert!(error.message.contains("line 3, column 2 (t)"), "{error}");
     let mut case = Case::of(text);
     let report = case.run(&format!("{more} --skip-bad-rows")).unwrap();
-    assert_eq!(
-        (
-            report.records,
-            report.skipped,
-            report.late,
-            report.output_rows
-        ),
-        (3, 2, 0, 2)
-    );
+    assert_eq!((report.records, report.skipped, report.late, report.output_rows), (3, 2, 0, 2));
     assert_eq!(
         case.content(),
-        format!(
-            "{WINDOWS_HEADER}1970-01-01T00:00:00Z,a,1,1,1,1,1\n1970-01-01T00:00:00Z,c,2,2,3.5,1.0,2.5\n"
-        )
+        format!("{WINDOWS_HEADER}1970-01-01T00:00:00Z,a,1,1,1,1,1\n1970-01-01T00:00:00Z,c,2,2,3.5,1.0,2.5\n")
     );
 }
 
@@ -284,4 +229,19 @@ fn an_input_without_rows_gives_the_header() {
     let report = case.run("--key k --time t --value v --gap 10s").unwrap();
     assert_eq!((report.records, report.output_rows), (0, 0));
     assert_eq!(case.content(), SESSIONS_HEADER);
+}
+
+#[test]
+fn a_checkpoint_that_a_predecessor_completes_just_before_it_is_fenced_is_the_one_to_go_on_from() {
+    let mut case = Case::new();
+    let slow = format!("{WINDOWS} --rate 12000 --resume");
+    case.run_for(60, Stop::gently, &slow);
+    let newest = case.engine.newest().unwrap().unwrap().id;
+    case.engine.on_claim = Some(|root| {
+        let mut root = root.0.lock().unwrap();
+        let (id, parts) = root.last_key_value().map(|(id, parts)| (*id, parts.clone())).unwrap();
+        root.insert(id + 1, parts);
+    });
+    let report = case.run(&slow).unwrap();
+    assert_eq!(report.restore.unwrap().from_checkpoint, newest + 1);
 }

@@ -23,10 +23,7 @@ pub struct Synced {
 impl Synced {
     /// An empty file.
     pub fn nothing() -> Self {
-        Self {
-            length: 0,
-            hash: ContentHash::of_nothing(),
-        }
+        Self { length: 0, hash: ContentHash::of_nothing() }
     }
 }
 
@@ -39,7 +36,13 @@ pub struct OutputFile {
 }
 
 /// An output that was found to hold what a checkpoint says, and hasn't been touched yet.
-pub struct ResumableOutput(OutputFile);
+pub struct ResumableOutput(Resumable);
+
+enum Resumable {
+    /// Nothing had been written yet, and the file isn't there.
+    Missing(PathBuf),
+    Found(Box<OutputFile>),
+}
 
 impl OutputFile {
     /// Refuses a file that a new job would have to overwrite, without creating or changing anything.
@@ -49,10 +52,7 @@ impl OutputFile {
     /// The file exists and isn't empty (exit code 2), or can't be looked at.
     pub fn check_new(path: &Path) -> Outcome<()> {
         match std::fs::metadata(path) {
-            Ok(meta) if meta.is_dir() => Err(Failure::usage(format!(
-                "the output {} is a folder",
-                path.display()
-            ))),
+            Ok(meta) if meta.is_dir() => Err(Failure::usage(format!("the output {} is a folder", path.display()))),
             Ok(meta) if meta.len() > 0 => Err(Failure::usage(format!(
                 "the output {} exists and isn't empty: use --resume to go on with its job, or name another file",
                 path.display()
@@ -82,9 +82,7 @@ impl OutputFile {
     /// The file is shorter than what was synced, or differs before that (exit code 2, naming both lengths).
     pub fn check_resume(path: &Path, synced: Synced) -> Outcome<ResumableOutput> {
         if synced.length == 0 && !path.exists() {
-            // Nothing had been written yet: the file may be made now or later, which is the same.
-            let file = open(path, true)?;
-            return Ok(ResumableOutput(Self::at(path, file)));
+            return Ok(ResumableOutput(Resumable::Missing(path.to_owned())));
         }
         let file = match open(path, false) {
             Err(_) if !path.exists() => {
@@ -97,11 +95,7 @@ impl OutputFile {
             opened => opened?,
         };
         let mut output = Self::at(path, file);
-        let length = output
-            .file
-            .metadata()
-            .map_err(|error| Failure::io("look at the output", path, &error))?
-            .len();
+        let length = output.file.metadata().map_err(|error| Failure::io("look at the output", path, &error))?.len();
         if length < synced.length {
             return Err(Failure::usage(format!(
                 "the output {} was changed: {} bytes were synced, it holds {length}",
@@ -119,7 +113,7 @@ impl OutputFile {
                 synced.hash
             )));
         }
-        Ok(ResumableOutput(output))
+        Ok(ResumableOutput(Resumable::Found(Box::new(output))))
     }
 
     /// Writes `bytes` at `offset`, which must be the end of what is committed.
@@ -149,43 +143,28 @@ impl OutputFile {
     ///
     /// The file can't be synced.
     pub fn sync(&mut self) -> Outcome<Synced> {
-        self.file
-            .sync_data()
-            .map_err(|error| Failure::io("sync the output", &self.path, &error))?;
+        self.file.sync_data().map_err(|error| Failure::io("sync the output", &self.path, &error))?;
         Ok(self.synced())
     }
 
     fn synced(&self) -> Synced {
-        Synced {
-            length: self.length,
-            hash: ContentHash(self.hasher.digest()),
-        }
+        Synced { length: self.length, hash: ContentHash(self.hasher.digest()) }
     }
 
     fn at(path: &Path, file: File) -> Self {
-        Self {
-            path: path.to_owned(),
-            file,
-            length: 0,
-            hasher: Xxh3::new(),
-        }
+        Self { path: path.to_owned(), file, length: 0, hasher: Xxh3::new() }
     }
 
     fn hash_up_to(&mut self, length: u64) -> Outcome<()> {
         let mut buffer = vec![0; 64 << 10];
         while self.length < length {
-            let wanted = usize::try_from(length - self.length)
-                .unwrap_or(usize::MAX)
-                .min(buffer.len());
+            let wanted = usize::try_from(length - self.length).unwrap_or(usize::MAX).min(buffer.len());
             let read = self
                 .file
                 .read(&mut buffer[..wanted])
                 .map_err(|error| Failure::io("read the output", &self.path, &error))?;
             if read == 0 {
-                return Err(Failure::internal(format!(
-                    "the output {} shrank while it was read",
-                    self.path.display()
-                )));
+                return Err(Failure::internal(format!("the output {} shrank while it was read", self.path.display())));
             }
             self.hasher.update(&buffer[..read]);
             self.length += read as u64;
@@ -201,11 +180,11 @@ impl ResumableOutput {
     ///
     /// The file can't be cut or synced.
     pub fn cut(self) -> Outcome<OutputFile> {
-        let mut output = self.0;
-        output
-            .file
-            .set_len(output.length)
-            .map_err(|error| Failure::io("cut the output", &output.path, &error))?;
+        let mut output = match self.0 {
+            Resumable::Missing(path) => return OutputFile::create(&path),
+            Resumable::Found(output) => *output,
+        };
+        output.file.set_len(output.length).map_err(|error| Failure::io("cut the output", &output.path, &error))?;
         output.sync()?;
         sync_folder(&output.path)?;
         Ok(output)
@@ -266,29 +245,14 @@ mod tests {
     fn a_resume_cuts_off_junk_and_writes_on() {
         let (_dir, path) = folder();
         let synced = written(&path, b"one\n");
-        OpenOptions::new()
-            .append(true)
-            .open(&path)
-            .unwrap()
-            .write_all(b"junk")
-            .unwrap();
+        OpenOptions::new().append(true).open(&path).unwrap().write_all(b"junk").unwrap();
         let resumable = OutputFile::check_resume(&path, synced).unwrap();
-        assert_eq!(
-            std::fs::read(&path).unwrap(),
-            b"one\njunk",
-            "nothing is touched before it is cut"
-        );
+        assert_eq!(std::fs::read(&path).unwrap(), b"one\njunk", "nothing is touched before it is cut");
         let mut output = resumable.cut().unwrap();
         output.write_at(4, b"two\n").unwrap();
         let end = output.sync().unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"one\ntwo\n");
-        assert_eq!(
-            end,
-            Synced {
-                length: 8,
-                hash: ContentHash(xxhash_rust::xxh3::xxh3_64(b"one\ntwo\n"))
-            }
-        );
+        assert_eq!(end, Synced { length: 8, hash: ContentHash(xxhash_rust::xxh3::xxh3_64(b"one\ntwo\n")) });
     }
 
     #[test]
@@ -297,10 +261,7 @@ mod tests {
         let synced = written(&path, b"one\ntwo\n");
         for (content, part) in [
             (&b"one\n"[..], "8 bytes were synced, it holds 4"),
-            (
-                b"One\ntwo\nthree\n",
-                "it holds 14 bytes, of which the first 8 were synced",
-            ),
+            (b"One\ntwo\nthree\n", "it holds 14 bytes, of which the first 8 were synced"),
         ] {
             std::fs::write(&path, content).unwrap();
             let error = OutputFile::check_resume(&path, synced).err().unwrap();
@@ -310,10 +271,7 @@ mod tests {
         }
         std::fs::remove_file(&path).unwrap();
         let error = OutputFile::check_resume(&path, synced).err().unwrap();
-        assert!(
-            error.message.contains("8 bytes were synced, it holds 0"),
-            "{error}"
-        );
+        assert!(error.message.contains("8 bytes were synced, it holds 0"), "{error}");
         assert!(!path.exists());
     }
 
@@ -330,10 +288,7 @@ mod tests {
     #[test]
     fn a_job_that_had_written_nothing_resumes_without_its_file() {
         let (_dir, path) = folder();
-        let mut output = OutputFile::check_resume(&path, Synced::nothing())
-            .unwrap()
-            .cut()
-            .unwrap();
+        let mut output = OutputFile::check_resume(&path, Synced::nothing()).unwrap().cut().unwrap();
         output.write_at(0, b"a").unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), b"a");
     }

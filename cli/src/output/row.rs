@@ -31,9 +31,7 @@ pub fn write_session(start: i64, end: i64, key: &[u8], aggregate: &Accumulator, 
 /// A time in nanoseconds since 1970 as RFC 3339 in UTC, with a fraction only when there is one.
 pub fn format_time(nanos: i64) -> String {
     // Every 64-bit count of nanoseconds lies within the years that jiff knows.
-    Timestamp::from_nanosecond(nanos.into())
-        .unwrap_or_default()
-        .to_string()
+    Timestamp::from_nanosecond(nanos.into()).unwrap_or_default().to_string()
 }
 
 fn write_key_and_aggregate(key: &[u8], aggregate: &Accumulator, out: &mut Vec<u8>) {
@@ -45,10 +43,7 @@ fn write_key_and_aggregate(key: &[u8], aggregate: &Accumulator, out: &mut Vec<u8
 }
 
 fn write_field(field: &[u8], out: &mut Vec<u8>) {
-    if !field
-        .iter()
-        .any(|byte| matches!(byte, b',' | b'"' | b'\r' | b'\n'))
-    {
+    if !field.iter().any(|byte| matches!(byte, b',' | b'"' | b'\r' | b'\n')) {
         out.extend_from_slice(field);
         return;
     }

@@ -12,8 +12,7 @@ use crate::exit::{Code, Failure, Outcome};
 use crate::position::Position;
 use crate::runtime::reader::Command;
 use crate::runtime::{
-    Action, CheckpointSchedule, CheckpointStats, Completed, Control, Coordinator, Ended, Stop,
-    Ticket, Totals,
+    Action, CheckpointSchedule, CheckpointStats, Completed, Control, Coordinator, Ended, Stop, Ticket, Totals,
 };
 
 /// Between two looks at the tickets, the clock and the signals.
@@ -27,23 +26,11 @@ pub(super) enum Event<T> {
     /// The input has ended and everything has been sent.
     InputEnded,
     /// A barrier went out; after the `last` one nothing more will be read.
-    BarrierSent {
-        id: u64,
-        last: bool,
-        position: Position,
-    },
+    BarrierSent { id: u64, last: bool, position: Position },
     /// A subtask has taken its part of a checkpoint.
-    Ack {
-        id: u64,
-        ticket: Outcome<T>,
-        sync: Duration,
-    },
+    Ack { id: u64, ticket: Outcome<T>, sync: Duration },
     /// The barrier has reached the sink on all ways.
-    Aligned {
-        id: u64,
-        waited: Duration,
-        totals: Totals,
-    },
+    Aligned { id: u64, waited: Duration, totals: Totals, metadata: Vec<u8> },
     /// The rows of a completed checkpoint are in the file.
     Written(u64),
     /// The first record has been processed.
@@ -97,9 +84,7 @@ pub(super) struct Coordination<C, T> {
 struct State<T> {
     started: Instant,
     observed: Duration,
-    parts_per_checkpoint: usize,
     tickets: Vec<(u64, T)>,
-    acks: BTreeMap<u64, usize>,
     /// The totals at each barrier, to report those of the last.
     seen: BTreeMap<u64, (Option<Position>, Option<Totals>)>,
     /// The first barrier after which nothing is read: from it on, each one covers everything.
@@ -116,13 +101,8 @@ where
     C: Coordinator<Part = T::Part>,
 {
     /// Runs until the end; the channels close as this returns.
-    pub fn run(
-        mut self,
-        parts: usize,
-        stop: &Stop,
-        observe: &mut dyn FnMut(&Progress),
-    ) -> Outcome<Ended> {
-        let mut state = State::new(parts);
+    pub fn run(mut self, stop: &Stop, observe: &mut dyn FnMut(&Progress)) -> Outcome<Ended> {
+        let mut state = State::new();
         let ending = loop {
             match self.step(&mut state, stop, observe) {
                 Ok(None) => {}
@@ -159,12 +139,11 @@ where
         for action in self.schedule.poll(state.now()) {
             match action {
                 Action::Trigger(id) => {
+                    self.coordinator.begin(id)?;
                     let _ = self.commands.send(Command::Barrier(id));
                 }
                 Action::Expire(id) => {
-                    if let Some(ending) =
-                        self.give_up(state, id, "it took longer than --checkpoint-timeout")
-                    {
+                    if let Some(ending) = self.give_up(state, id, "it took longer than --checkpoint-timeout") {
                         return Ok(Some(ending));
                     }
                 }
@@ -175,14 +154,17 @@ where
         }
         if state.now().saturating_sub(state.observed) >= OBSERVE {
             state.observed = state.now();
+            for (id, completed) in self.coordinator.retry()? {
+                self.complete(state, id, completed);
+            }
             observe(&state.progress(self.read.load(Ordering::Relaxed)));
         }
         match self.events.recv_timeout(TICK) {
             Ok(event) => self.handle(state, event),
             Err(RecvTimeoutError::Timeout) => Ok(None),
-            Err(RecvTimeoutError::Disconnected) => Err(Failure::internal(
-                "all threads of the job ended without a word",
-            )),
+            Err(RecvTimeoutError::Disconnected) => {
+                Err(Failure::internal("all threads of the job ended without a word"))
+            }
         }
     }
 
@@ -200,9 +182,14 @@ where
                 }
                 state.seen.entry(id).or_default().0 = Some(position);
             }
-            Event::Aligned { id, waited, totals } => {
+            Event::Aligned { id, waited, totals, metadata } => {
                 state.ended.checkpoints.record_alignment(waited);
                 state.seen.entry(id).or_default().1 = Some(totals);
+                if self.schedule.is_in_flight(id)
+                    && let Err(failure) = self.coordinator.describe(id, metadata)
+                {
+                    return self.failed(state, id, failure);
+                }
             }
             Event::Ack { id, ticket, sync } => {
                 state.ended.checkpoints.record_sync(sync);
@@ -231,8 +218,8 @@ where
                 continue;
             }
             match part.and_then(|part| self.coordinator.add(id, part)) {
-                Ok(None) => *state.acks.entry(id).or_default() += 1,
-                Ok(Some(completed)) => self.complete(state, id, completed)?,
+                Ok(None) => {}
+                Ok(Some(completed)) => self.complete(state, id, completed),
                 Err(failure) => {
                     let ending = self.failed(state, id, failure)?;
                     if ending.is_some() {
@@ -244,21 +231,11 @@ where
         Ok(None)
     }
 
-    fn complete(&mut self, state: &mut State<T>, id: u64, completed: Completed) -> Outcome<()> {
-        let parts = state.acks.remove(&id).unwrap_or_default() + 1;
-        if parts != state.parts_per_checkpoint {
-            return Err(Failure::internal(format!(
-                "checkpoint {id} is complete with {parts} of {} parts",
-                state.parts_per_checkpoint
-            )));
-        }
+    fn complete(&mut self, state: &mut State<T>, id: u64, completed: Completed) {
         let Some(duration) = self.schedule.completed(id, state.now()) else {
-            return Ok(());
+            return;
         };
-        state
-            .ended
-            .checkpoints
-            .record_completed(completed, duration);
+        state.ended.checkpoints.record_completed(completed, duration);
         state.newest = Some((completed, duration));
         if duration > self.schedule.interval() && !state.warned_of_pace && !state.is_last(id) {
             state.warned_of_pace = true;
@@ -268,16 +245,10 @@ where
             ));
         }
         self.tell(Control::Confirm(id));
-        Ok(())
     }
 
     /// A checkpoint has failed: a warning, unless this job is no longer the one that may write.
-    fn failed(
-        &mut self,
-        state: &mut State<T>,
-        id: u64,
-        failure: Failure,
-    ) -> Outcome<Option<Ending>> {
+    fn failed(&mut self, state: &mut State<T>, id: u64, failure: Failure) -> Outcome<Option<Ending>> {
         if failure.code == Code::Locked {
             return Err(failure);
         }
@@ -290,7 +261,6 @@ where
     fn give_up(&mut self, state: &mut State<T>, id: u64, why: &str) -> Option<Ending> {
         console::warn(format_args!("checkpoint {id} was given up: {why}"));
         state.ended.checkpoints.aborted += 1;
-        state.acks.remove(&id);
         state.tickets.retain(|(of, _)| *of != id);
         self.coordinator.abort(id);
         self.tell(Control::Abort(id));
@@ -308,11 +278,7 @@ where
             return None;
         }
         let finished = state.ended.position.finished;
-        Some(if finished {
-            Ending::Finished
-        } else {
-            Ending::Stopped { complete: true }
-        })
+        Some(if finished { Ending::Finished } else { Ending::Stopped { complete: true } })
     }
 
     fn tell(&self, control: Control) {
@@ -324,13 +290,11 @@ where
 }
 
 impl<T> State<T> {
-    fn new(parts_per_checkpoint: usize) -> Self {
+    fn new() -> Self {
         Self {
             started: Instant::now(),
             observed: Duration::ZERO,
-            parts_per_checkpoint,
             tickets: Vec::new(),
-            acks: BTreeMap::new(),
             seen: BTreeMap::new(),
             last_from: None,
             stopping: false,

@@ -45,14 +45,7 @@ impl JobMetadata {
         staged_end: u64,
         totals: Totals,
     ) -> Self {
-        Self {
-            format: FORMAT,
-            config,
-            position,
-            synced,
-            staged_end,
-            totals,
-        }
+        Self { format: FORMAT, config, position, synced, staged_end, totals }
     }
 
     /// The bytes that ride in the checkpoint.
@@ -61,9 +54,8 @@ impl JobMetadata {
     ///
     /// A fault of the program.
     pub fn encode(&self) -> Outcome<Vec<u8>> {
-        serde_json::to_vec(self).map_err(|error| {
-            Failure::internal(format!("cannot encode the job's metadata: {error}"))
-        })
+        serde_json::to_vec(self)
+            .map_err(|error| Failure::internal(format!("cannot encode the job's metadata: {error}")))
     }
 
     /// Reads what [`encode`](Self::encode) wrote.
@@ -76,11 +68,8 @@ impl JobMetadata {
         struct Version {
             format: u32,
         }
-        let unreadable = |error| {
-            Failure::checkpoint(format!(
-                "the checkpoint's metadata is not that of a job: {error}"
-            ))
-        };
+        let unreadable =
+            |error| Failure::checkpoint(format!("the checkpoint's metadata is not that of a job: {error}"));
         let Version { format } = serde_json::from_slice(bytes).map_err(unreadable)?;
         if format != FORMAT {
             return Err(Failure::checkpoint(format!(
@@ -105,20 +94,13 @@ impl JobMetadata {
             .into_iter()
             .filter(|option| self.config.get(*option) != now.get(*option))
             .map(|option| {
-                format!(
-                    "the checkpoint has {}, the command line {}",
-                    shown(&self.config, option),
-                    shown(now, option)
-                )
+                format!("the checkpoint has {}, the command line {}", shown(&self.config, option), shown(now, option))
             })
             .collect();
         if differences.is_empty() {
             return Ok(());
         }
-        Err(Failure::usage(format!(
-            "--resume goes on with the same job only: {}",
-            differences.join("; ")
-        )))
+        Err(Failure::usage(format!("--resume goes on with the same job only: {}", differences.join("; "))))
     }
 }
 
@@ -128,24 +110,12 @@ mod tests {
     use crate::exit::Code;
 
     fn config(options: &[(&str, &str)]) -> BTreeMap<String, String> {
-        options
-            .iter()
-            .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
-            .collect()
+        options.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
     }
 
     fn metadata() -> JobMetadata {
         let config = config(&[("key", "carrier"), ("window", "1h")]);
-        JobMetadata::new(
-            config,
-            Position::start(),
-            Synced::nothing(),
-            7,
-            Totals {
-                late: 1,
-                output_rows: 2,
-            },
-        )
+        JobMetadata::new(config, Position::start(), Synced::nothing(), 7, Totals { late: 1, output_rows: 2 })
     }
 
     #[test]
@@ -168,22 +138,12 @@ mod tests {
     fn another_job_is_refused_naming_both_values() {
         let metadata = metadata();
         assert_eq!(metadata.check_config(&metadata.config), Ok(()));
-        let error = metadata
-            .check_config(&config(&[("key", "carrier"), ("gap", "2h")]))
-            .unwrap_err();
+        let error = metadata.check_config(&config(&[("key", "carrier"), ("gap", "2h")])).unwrap_err();
         assert_eq!(error.code, Code::Usage);
-        for part in [
-            "has no --gap, the command line --gap 2h",
-            "has --window 1h, the command line no --window",
-        ] {
+        for part in ["has no --gap, the command line --gap 2h", "has --window 1h, the command line no --window"] {
             assert!(error.message.contains(part), "{error}");
         }
-        let error = metadata
-            .check_config(&config(&[("key", "dest"), ("window", "1h")]))
-            .unwrap_err();
-        assert!(
-            error.message.contains("--key carrier") && error.message.contains("--key dest"),
-            "{error}"
-        );
+        let error = metadata.check_config(&config(&[("key", "dest"), ("window", "1h")])).unwrap_err();
+        assert!(error.message.contains("--key carrier") && error.message.contains("--key dest"), "{error}");
     }
 }

@@ -45,9 +45,7 @@ pub use metadata::{JobMetadata, Totals};
 pub use record::{Fired, Key, Record, Row, StreamId};
 pub use route::subtask_of;
 pub use schedule::{Action, CheckpointSchedule};
-pub use seam::{
-    Completed, Control, Coordinator, KeyedOperator, Snapshots, Source, StagedRows, Ticket,
-};
+pub use seam::{Completed, Control, Coordinator, KeyedOperator, Snapshots, Source, StagedRows, Ticket};
 pub use signals::Stop;
 pub use staging::StagedOutput;
 pub use stats::{CheckpointStats, Quantiles};
@@ -109,13 +107,7 @@ pub struct Ended {
 impl Ended {
     /// The end of a job that had finished before this process began.
     pub fn of_finished(position: Position, totals: Totals) -> Self {
-        Self {
-            ending: Ending::Finished,
-            position,
-            totals,
-            checkpoints: CheckpointStats::default(),
-            first_record: None,
-        }
+        Self { ending: Ending::Finished, position, totals, checkpoints: CheckpointStats::default(), first_record: None }
     }
 }
 
@@ -125,11 +117,7 @@ impl Ended {
 ///
 /// The first failure of any part: of the input (2), of the state or the output (1, 5), or being fenced (4). A checkpoint that fails is no failure of
 /// the run.
-pub fn run<S, K, R, C>(
-    job: Job<S, K, R, C>,
-    stop: &Stop,
-    observe: &mut dyn FnMut(&Progress),
-) -> Outcome<Ended>
+pub fn run<S, K, R, C>(job: Job<S, K, R, C>, stop: &Stop, observe: &mut dyn FnMut(&Progress)) -> Outcome<Ended>
 where
     S: Source,
     K: KeyedOperator,
@@ -160,9 +148,7 @@ where
         let (control_in, control) = unbounded();
         controls.push(control_in);
         let (sink, events_of_sink) = (job.sink, events_in.clone());
-        named(scope, "sink", move || {
-            sink::run(sink, &from_subtasks, &control, &events_of_sink)
-        })?;
+        named(scope, "sink", move || sink::run(sink, &from_subtasks, &control, &events_of_sink))?;
 
         let coordination = Coordination {
             events,
@@ -173,19 +159,11 @@ where
             ended: ended.clone(),
             read: Arc::default(),
         };
-        let reader = Reader::new(
-            job.source,
-            job.watermark,
-            &job.settings,
-            to_subtasks,
-            coordination.read.clone(),
-            ended,
-        );
-        named(scope, "source", move || {
-            reader.run(&commands_out, &events_in)
-        })?;
+        let reader =
+            Reader::new(job.source, job.watermark, &job.settings, to_subtasks, coordination.read.clone(), ended);
+        named(scope, "source", move || reader.run(&commands_out, &events_in))?;
         // Ends with the channels closed, which ends the threads that the scope then waits for.
-        coordination.run(parallelism + 1, stop, observe)
+        coordination.run(stop, observe)
     })
 }
 
@@ -194,14 +172,7 @@ fn named<'scope>(
     name: &str,
     body: impl FnOnce() + Send + 'scope,
 ) -> Outcome<()> {
-    std::thread::Builder::new()
-        .name(name.to_owned())
-        .spawn_scoped(scope, body)
-        .map(drop)
-        .map_err(|error| {
-            crate::exit::Failure::new(
-                crate::exit::Code::Resource,
-                format!("cannot start a thread: {error}"),
-            )
-        })
+    std::thread::Builder::new().name(name.to_owned()).spawn_scoped(scope, body).map(drop).map_err(|error| {
+        crate::exit::Failure::new(crate::exit::Code::Resource, format!("cannot start a thread: {error}"))
+    })
 }

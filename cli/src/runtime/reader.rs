@@ -84,11 +84,7 @@ impl<S: Source> Reader<S> {
         }
     }
 
-    fn read_and_wait<T>(
-        &mut self,
-        commands: &Receiver<Command>,
-        events: &Sender<Event<T>>,
-    ) -> Outcome<()> {
+    fn read_and_wait<T>(&mut self, commands: &Receiver<Command>, events: &Sender<Event<T>>) -> Outcome<()> {
         let mut flow = self.read(commands, events)?;
         if flow == Flow::GoOn {
             self.finished = true;
@@ -109,11 +105,7 @@ impl<S: Source> Reader<S> {
     }
 
     /// Reads up to the end of the input, or until told to stop.
-    fn read<T>(
-        &mut self,
-        commands: &Receiver<Command>,
-        events: &Sender<Event<T>>,
-    ) -> Outcome<Flow> {
+    fn read<T>(&mut self, commands: &Receiver<Command>, events: &Sender<Event<T>>) -> Outcome<Flow> {
         let mut records = Vec::new();
         let mut until_commands = 0;
         loop {
@@ -145,9 +137,7 @@ impl<S: Source> Reader<S> {
                 let subtask = subtask_of(&record.key, parallelism, self.max_parallelism);
                 self.batches[subtask as usize].push(record);
             }
-            self.watermark = self
-                .watermark
-                .max(time.saturating_sub(self.out_of_orderness));
+            self.watermark = self.watermark.max(time.saturating_sub(self.out_of_orderness));
             self.throttle.pass();
             self.batched += 1;
             if self.batched >= BATCH_EVENTS && self.flush() == Flow::Over {
@@ -156,11 +146,7 @@ impl<S: Source> Reader<S> {
         }
     }
 
-    fn take_commands<T>(
-        &mut self,
-        commands: &Receiver<Command>,
-        events: &Sender<Event<T>>,
-    ) -> Flow {
+    fn take_commands<T>(&mut self, commands: &Receiver<Command>, events: &Sender<Event<T>>) -> Flow {
         loop {
             let flow = match commands.try_recv() {
                 Ok(command) => self.obey(command, events),
@@ -173,12 +159,7 @@ impl<S: Source> Reader<S> {
         }
     }
 
-    fn wait_for_command<T>(
-        &mut self,
-        wait: Duration,
-        commands: &Receiver<Command>,
-        events: &Sender<Event<T>>,
-    ) -> Flow {
+    fn wait_for_command<T>(&mut self, wait: Duration, commands: &Receiver<Command>, events: &Sender<Event<T>>) -> Flow {
         match commands.recv_timeout(wait) {
             Ok(command) => self.obey(command, events),
             Err(crossbeam::channel::RecvTimeoutError::Timeout) => Flow::GoOn,
@@ -200,15 +181,8 @@ impl<S: Source> Reader<S> {
         if self.flush() == Flow::Over {
             return Flow::Over;
         }
-        let position = Position {
-            watermark: self.watermark,
-            finished: self.finished,
-            ..self.source.position()
-        };
-        let barrier = Arc::new(Barrier {
-            id,
-            position: position.clone(),
-        });
+        let position = Position { watermark: self.watermark, finished: self.finished, ..self.source.position() };
+        let barrier = Arc::new(Barrier { id, position: position.clone() });
         let _ = events.send(Event::BarrierSent { id, last, position });
         self.broadcast(|_| ToSubtask::Barrier(barrier.clone()))
     }
@@ -222,10 +196,8 @@ impl<S: Source> Reader<S> {
         self.batched = 0;
         let watermark = self.watermark;
         let mut batches = std::mem::take(&mut self.batches);
-        let flow = self.broadcast(|subtask| ToSubtask::Batch {
-            records: std::mem::take(&mut batches[subtask]),
-            watermark,
-        });
+        let flow =
+            self.broadcast(|subtask| ToSubtask::Batch { records: std::mem::take(&mut batches[subtask]), watermark });
         self.batches = batches;
         flow
     }

@@ -51,10 +51,7 @@ impl CheckpointSchedule {
     /// What is to be done at `now`.
     pub fn poll(&mut self, now: Duration) -> Vec<Action> {
         let overdue = |started: Duration| now >= started.saturating_add(self.timeout);
-        let expired = self
-            .in_flight
-            .iter()
-            .filter(|(_, started)| overdue(**started));
+        let expired = self.in_flight.iter().filter(|(_, started)| overdue(**started));
         let mut actions: Vec<Action> = expired.map(|(id, _)| Action::Expire(*id)).collect();
         for action in &actions {
             if let Action::Expire(id) = action {
@@ -84,9 +81,7 @@ impl CheckpointSchedule {
 
     /// Notes that `id` is complete, and returns how long it took; `None` where it had been given up.
     pub fn completed(&mut self, id: u64, now: Duration) -> Option<Duration> {
-        self.in_flight
-            .remove(&id)
-            .map(|started| now.saturating_sub(started))
+        self.in_flight.remove(&id).map(|started| now.saturating_sub(started))
     }
 
     /// Notes that `id` has failed; false where that was known.
@@ -138,21 +133,11 @@ mod tests {
     #[test]
     fn one_is_due_every_interval() {
         let mut schedule = schedule(100, 1000);
-        for (now, want) in [
-            (0, None),
-            (99, None),
-            (100, Some(1)),
-            (150, None),
-            (205, Some(2)),
-            (299, None),
-            (300, Some(3)),
-        ] {
+        for (now, want) in
+            [(0, None), (99, None), (100, Some(1)), (150, None), (205, Some(2)), (299, None), (300, Some(3))]
+        {
             let got = schedule.poll(ms(now));
-            assert_eq!(
-                got,
-                want.map(Trigger).into_iter().collect::<Vec<_>>(),
-                "at {now}"
-            );
+            assert_eq!(got, want.map(Trigger).into_iter().collect::<Vec<_>>(), "at {now}");
             if let Some(id) = want {
                 assert_eq!(schedule.completed(id, ms(now + 7)), Some(ms(7)));
             }

@@ -100,12 +100,34 @@ pub trait Coordinator {
     /// What it collects.
     type Part;
 
-    /// Takes a part of checkpoint `id`; with the last one the checkpoint is complete.
+    /// Begins checkpoint `id`, before any barrier is sent; ids grow.
     ///
     /// # Errors
     ///
-    /// The store can't be written, or this job has been fenced (exit code 4).
+    /// This job has been fenced (exit code 4).
+    fn begin(&mut self, id: u64) -> Outcome<()>;
+
+    /// Attaches the job's metadata to checkpoint `id`; comes before the sink's part of it.
+    ///
+    /// # Errors
+    ///
+    /// The checkpoint can't be completed.
+    fn describe(&mut self, id: u64, metadata: Vec<u8>) -> Outcome<()>;
+
+    /// Takes a part of checkpoint `id`; with the last one the checkpoint is complete. A store that is away for the moment is no
+    /// error: the checkpoint stays under way, for [`retry`](Self::retry).
+    ///
+    /// # Errors
+    ///
+    /// The checkpoint can't be completed, or this job has been fenced (exit code 4).
     fn add(&mut self, id: u64, part: Self::Part) -> Outcome<Option<Completed>>;
+
+    /// Tries again to complete what only the store kept from it. Called a few times a second.
+    ///
+    /// # Errors
+    ///
+    /// This job has been fenced (exit code 4).
+    fn retry(&mut self) -> Outcome<Vec<(u64, Completed)>>;
 
     /// Gives checkpoint `id` up.
     fn abort(&mut self, id: u64);

@@ -43,10 +43,7 @@ impl Stop {
 
     /// For the next run of the same process, which a crash of the last one doesn't concern.
     pub fn revived(&self) -> Self {
-        Self {
-            gently: self.gently.clone(),
-            crash: Arc::default(),
-        }
+        Self { gently: self.gently.clone(), crash: Arc::default() }
     }
 
     pub(super) fn wants_gentle_end(&self) -> bool {

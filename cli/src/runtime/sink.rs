@@ -46,31 +46,24 @@ fn serve<R: StagedRows + Snapshots>(
         match barriers.first() {
             None => {
                 // All ends in here lie after those of earlier stretches: what is late doesn't fire again.
-                rows.sort_unstable_by(|a, b| {
-                    (a.end, a.stream, &a.key).cmp(&(b.end, b.stream, &b.key))
-                });
+                rows.sort_unstable_by(|a, b| (a.end, a.stream, &a.key).cmp(&(b.end, b.stream, &b.key)));
                 sink.take(&rows, late)?;
                 rows.clear();
             }
             Some((barrier, _)) if barriers.len() == inputs.len() => {
-                let started = Instant::now();
-                let ticket = sink.checkpoint(barrier.id, &barrier.position);
-                let sync = started.elapsed();
+                let metadata = sink.prepare(barrier.id, &barrier.position)?;
                 let _ = events.send(Event::Aligned {
                     id: barrier.id,
                     waited: spread(barriers.iter().map(|(_, done)| *done)),
                     totals: sink.totals(),
+                    metadata: metadata.clone(),
                 });
-                let _ = events.send(Event::Ack {
-                    id: barrier.id,
-                    ticket,
-                    sync,
-                });
+                let started = Instant::now();
+                let ticket = sink.checkpoint(barrier.id, &metadata);
+                let _ = events.send(Event::Ack { id: barrier.id, ticket, sync: started.elapsed() });
             }
             Some(_) => {
-                return Err(Failure::internal(
-                    "the subtasks disagree on where a barrier lies",
-                ));
+                return Err(Failure::internal("the subtasks disagree on where a barrier lies"));
             }
         }
     }

@@ -43,12 +43,7 @@ pub struct StagedOutput<R> {
 
 impl<R: StagedRows + Snapshots> StagedOutput<R> {
     /// The sink of a new job: `header` is its first line.
-    pub fn new(
-        store: R,
-        file: OutputFile,
-        config: BTreeMap<String, String>,
-        header: &[u8],
-    ) -> Self {
+    pub fn new(store: R, file: OutputFile, config: BTreeMap<String, String>, header: &[u8]) -> Self {
         Self {
             store,
             file,
@@ -72,10 +67,7 @@ impl<R: StagedRows + Snapshots> StagedOutput<R> {
         let mut pieces = VecDeque::new();
         let mut offset = metadata.synced.length;
         while offset < metadata.staged_end {
-            let bytes = store
-                .staged(offset)?
-                .filter(|bytes| !bytes.is_empty())
-                .ok_or_else(|| missing(offset))?;
+            let bytes = store.staged(offset)?.filter(|bytes| !bytes.is_empty()).ok_or_else(|| missing(offset))?;
             pieces.push_back((offset, bytes.len() as u64));
             offset += bytes.len() as u64;
         }
@@ -117,8 +109,8 @@ impl<R: StagedRows + Snapshots> StagedOutput<R> {
         Ok(())
     }
 
-    /// Cuts the stream here: what has been taken goes to the file if this checkpoint completes.
-    pub(super) fn checkpoint(&mut self, id: u64, position: &Position) -> Outcome<R::Ticket> {
+    /// Cuts the stream here: what has been taken goes to the file if this checkpoint completes. Returns the job's metadata for it.
+    pub(super) fn prepare(&mut self, id: u64, position: &Position) -> Outcome<Vec<u8>> {
         self.stage_pending()?;
         while let Some((offset, length)) = self.pieces.front().copied()
             && offset + length <= self.synced.length
@@ -126,15 +118,14 @@ impl<R: StagedRows + Snapshots> StagedOutput<R> {
             self.store.unstage(offset)?;
             self.pieces.pop_front();
         }
-        let metadata = JobMetadata::new(
-            self.config.clone(),
-            position.clone(),
-            self.synced,
-            self.staged_end,
-            self.totals,
-        );
         self.cuts.insert(id, self.staged_end);
-        self.store.checkpoint(id, &metadata.encode()?)
+        let (config, position) = (self.config.clone(), position.clone());
+        JobMetadata::new(config, position, self.synced, self.staged_end, self.totals).encode()
+    }
+
+    /// Takes the checkpoint that was prepared.
+    pub(super) fn checkpoint(&mut self, id: u64, metadata: &[u8]) -> Outcome<R::Ticket> {
+        self.store.checkpoint(id, metadata)
     }
 
     /// Writes the rows of a completed checkpoint, or forgets a failed one (its rows go with the next).
@@ -174,17 +165,12 @@ impl<R: StagedRows + Snapshots> StagedOutput<R> {
         if upto <= self.committed {
             return Ok(());
         }
-        let first = self
-            .pieces
-            .partition_point(|(offset, _)| *offset < self.committed);
+        let first = self.pieces.partition_point(|(offset, _)| *offset < self.committed);
         for (offset, _) in self.pieces.range(first..) {
             if *offset >= upto {
                 break;
             }
-            let bytes = self
-                .store
-                .staged(*offset)?
-                .ok_or_else(|| missing(*offset))?;
+            let bytes = self.store.staged(*offset)?.ok_or_else(|| missing(*offset))?;
             self.file.write_at(*offset, &bytes)?;
         }
         self.synced = self.file.sync()?;
@@ -194,9 +180,7 @@ impl<R: StagedRows + Snapshots> StagedOutput<R> {
 }
 
 fn missing(offset: u64) -> Failure {
-    Failure::checkpoint(format!(
-        "the checkpoint's rows for offset {offset} of the output are missing"
-    ))
+    Failure::checkpoint(format!("the checkpoint's rows for offset {offset} of the output are missing"))
 }
 
 #[cfg(test)]
@@ -205,12 +189,7 @@ mod tests {
     use crate::testing::MemoryState;
 
     fn row(text: &str) -> Row {
-        Row {
-            end: 0,
-            stream: 0,
-            key: text.as_bytes().into(),
-            line: format!("{text}\n").into_bytes(),
-        }
+        Row { end: 0, stream: 0, key: text.as_bytes().into(), line: format!("{text}\n").into_bytes() }
     }
 
     struct Case {
@@ -222,17 +201,9 @@ mod tests {
     fn case() -> Case {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("out.csv");
-        let sink = StagedOutput::new(
-            MemoryState::default(),
-            OutputFile::create(&path).unwrap(),
-            BTreeMap::new(),
-            b"h\n",
-        );
-        Case {
-            _dir: dir,
-            path,
-            sink,
-        }
+        let sink =
+            StagedOutput::new(MemoryState::default(), OutputFile::create(&path).unwrap(), BTreeMap::new(), b"h\n");
+        Case { _dir: dir, path, sink }
     }
 
     impl Case {
@@ -241,11 +212,8 @@ mod tests {
         }
 
         fn checkpoint(&mut self, id: u64) -> (MemoryState, JobMetadata) {
-            let part = self
-                .sink
-                .checkpoint(id, &Position::start())
-                .unwrap()
-                .poll_part();
+            let metadata = self.sink.prepare(id, &Position::start()).unwrap();
+            let part = self.sink.checkpoint(id, &metadata).unwrap().poll_part();
             (part.state, JobMetadata::decode(&part.metadata).unwrap())
         }
 
@@ -291,17 +259,11 @@ mod tests {
         let mut case = case();
         case.sink.take(&[row("a")], 0).unwrap();
         let (state, metadata) = case.checkpoint(1);
-        assert_eq!(
-            (metadata.synced.length, metadata.staged_end, state.pieces()),
-            (0, 4, 1)
-        );
+        assert_eq!((metadata.synced.length, metadata.staged_end, state.pieces()), (0, 4, 1));
         case.sink.control(Control::Confirm(1)).unwrap();
         case.sink.take(&[row("b")], 0).unwrap();
         let (state, metadata) = case.checkpoint(2);
-        assert_eq!(
-            (metadata.synced.length, metadata.staged_end, state.pieces()),
-            (4, 6, 1)
-        );
+        assert_eq!((metadata.synced.length, metadata.staged_end, state.pieces()), (4, 6, 1));
     }
 
     #[test]
@@ -323,19 +285,9 @@ mod tests {
         let fourth = case.checkpoint(4);
         case.resume(second).unwrap();
         assert_eq!(case.content(), "h\na\nb\n");
-        assert_eq!(
-            case.sink.totals(),
-            Totals {
-                late: 3,
-                output_rows: 2
-            }
-        );
+        assert_eq!(case.sink.totals(), Totals { late: 3, output_rows: 2 });
         case.resume(fourth).unwrap_err();
-        assert_eq!(
-            case.content(),
-            "h\na\nb\n",
-            "shorter than what was synced: nothing is touched"
-        );
+        assert_eq!(case.content(), "h\na\nb\n", "shorter than what was synced: nothing is touched");
     }
 
     #[test]

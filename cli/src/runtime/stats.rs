@@ -61,10 +61,7 @@ impl Timings {
         if self.0.is_empty() {
             return Quantiles::default();
         }
-        #[expect(
-            clippy::cast_precision_loss,
-            reason = "an hour of nanoseconds fits in 52 bits"
-        )]
+        #[expect(clippy::cast_precision_loss, reason = "an hour of nanoseconds fits in 52 bits")]
         let scaled = |value: u64| (value as f64 / f64::from(nanos) * 1e3).round() / 1e3;
         Quantiles {
             p50: scaled(self.0.value_at_quantile(0.5)),
@@ -152,51 +149,24 @@ mod tests {
         let mut stats = CheckpointStats::default();
         assert_eq!(stats.sync_us(), Quantiles::default());
         for millis in 1..=100 {
-            stats.record_completed(
-                Completed {
-                    delta_bytes: 1,
-                    full_bytes: millis,
-                },
-                Duration::from_millis(millis),
-            );
+            stats.record_completed(Completed { delta_bytes: 1, full_bytes: millis }, Duration::from_millis(millis));
         }
         stats.record_sync(Duration::from_micros(3));
         let duration = stats.duration_ms();
-        assert!(
-            (duration.p50 - 50.0).abs() < 0.1 && (duration.p99 - 99.0).abs() < 0.1,
-            "{duration:?}"
-        );
+        assert!((duration.p50 - 50.0).abs() < 0.1 && (duration.p99 - 99.0).abs() < 0.1, "{duration:?}");
         assert!((duration.max - 100.0).abs() < 0.2);
         assert!((stats.sync_us().max - 3.0).abs() < 0.01);
-        assert_eq!(
-            (stats.completed, stats.delta_bytes, stats.full_bytes),
-            (100, 100, 100)
-        );
+        assert_eq!((stats.completed, stats.delta_bytes, stats.full_bytes), (100, 100, 100));
     }
 
     #[test]
     fn merging_adds_up_and_keeps_the_newest_size() {
         let mut stats = CheckpointStats::default();
-        stats.record_completed(
-            Completed {
-                delta_bytes: 5,
-                full_bytes: 50,
-            },
-            Duration::from_millis(1),
-        );
+        stats.record_completed(Completed { delta_bytes: 5, full_bytes: 50 }, Duration::from_millis(1));
         let mut later = CheckpointStats::default();
-        later.record_completed(
-            Completed {
-                delta_bytes: 7,
-                full_bytes: 20,
-            },
-            Duration::from_millis(3),
-        );
+        later.record_completed(Completed { delta_bytes: 7, full_bytes: 20 }, Duration::from_millis(3));
         stats.merge(&later);
-        assert_eq!(
-            (stats.completed, stats.delta_bytes, stats.full_bytes),
-            (2, 12, 20)
-        );
+        assert_eq!((stats.completed, stats.delta_bytes, stats.full_bytes), (2, 12, 20));
         assert!(stats.duration_ms().max > 2.9);
     }
 }

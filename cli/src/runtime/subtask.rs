@@ -58,11 +58,7 @@ fn serve<K: KeyedOperator>(
                 let started = Instant::now();
                 let ticket = operator.snapshots().checkpoint(barrier.id, &[]);
                 let done = Instant::now();
-                let _ = events.send(Event::Ack {
-                    id: barrier.id,
-                    ticket,
-                    sync: done - started,
-                });
+                let _ = events.send(Event::Ack { id: barrier.id, ticket, sync: done - started });
                 ToSink::Barrier(barrier, done)
             }
         };

@@ -50,11 +50,7 @@ impl Source for Events {
     }
 
     fn position(&self) -> Position {
-        Position {
-            offset: self.next as u64,
-            records: self.next as u64,
-            ..Position::start()
-        }
+        Position { offset: self.next as u64, records: self.next as u64, ..Position::start() }
     }
 }
 
@@ -104,13 +100,7 @@ impl Case {
 
     /// Goes on from the newest checkpoint, if there is one.
     fn run(&self, parallelism: u32, cut: Option<Cut>) -> Outcome<Ended> {
-        let newest = self
-            .root
-            .0
-            .lock()
-            .unwrap()
-            .last_key_value()
-            .map(|(id, parts)| (*id, parts.clone()));
+        let newest = self.root.0.lock().unwrap().last_key_value().map(|(id, parts)| (*id, parts.clone()));
         let stop = Stop::default();
         let (first, parts) = newest.clone().unwrap_or_default();
         let keyed = (0..parallelism).map(|index| {
@@ -122,10 +112,7 @@ impl Case {
             None => {
                 let _ = std::fs::remove_file(self.path());
                 let file = OutputFile::create(&self.path())?;
-                (
-                    Position::start(),
-                    StagedOutput::new(MemoryState::default(), file, BTreeMap::new(), b"header\n"),
-                )
+                (Position::start(), StagedOutput::new(MemoryState::default(), file, BTreeMap::new(), b"header\n"))
             }
             Some(part) => {
                 let metadata = JobMetadata::decode(&part.metadata)?;
@@ -165,21 +152,11 @@ impl Case {
 fn some_events(count: usize) -> Vec<naive::Event> {
     let mut state = 7u64;
     let mut random = move |below: u64| {
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) % below
     };
     let events = (0..count as i64).map(|index| naive::Event {
-        key: format!(
-            "k{}",
-            if random(2) == 0 {
-                random(3)
-            } else {
-                random(60)
-            }
-        )
-        .into_bytes(),
+        key: format!("k{}", if random(2) == 0 { random(3) } else { random(60) }).into_bytes(),
         time: index * 3 - random(120) as i64,
         value: (random(5) > 0).then(|| random(1000) as i64 - 300),
     });
@@ -204,11 +181,7 @@ fn the_output_and_the_late_count_are_the_same_at_every_parallelism() {
             assert_eq!(case.output(), want, "{kind:?} at {parallelism}");
             assert_eq!((ended.totals.late, ended.position.records), (late, 5000));
             assert_eq!(ended.totals.output_rows as usize + 1, want.lines().count());
-            assert!(
-                ended.position.finished
-                    && ended.checkpoints.completed > 0
-                    && ended.first_record.is_some()
-            );
+            assert!(ended.position.finished && ended.checkpoints.completed > 0 && ended.first_record.is_some());
         }
     }
 }
@@ -287,13 +260,7 @@ fn a_malformed_input_ends_the_run_with_its_failure() {
     let job = Job {
         source: Malformed,
         watermark: i64::MIN,
-        keyed: vec![
-            WindowOperator::new(
-                MemoryState::default(),
-                &[WindowKind::Tumbling { size: 1 }.alone()],
-            )
-            .unwrap(),
-        ],
+        keyed: vec![WindowOperator::new(MemoryState::default(), &[WindowKind::Tumbling { size: 1 }.alone()]).unwrap()],
         sink: StagedOutput::new(
             MemoryState::default(),
             OutputFile::create(path).unwrap(),
@@ -310,8 +277,5 @@ fn a_malformed_input_ends_the_run_with_its_failure() {
             first_checkpoint: 1,
         },
     };
-    assert_eq!(
-        run(job, &Stop::default(), &mut |_| ()).unwrap_err().message,
-        "line 7"
-    );
+    assert_eq!(run(job, &Stop::default(), &mut |_| ()).unwrap_err().message, "line 7");
 }

@@ -34,9 +34,7 @@ impl Throttle {
         let next_burst = bursts * BURST.as_nanos();
         let until = due.saturating_sub(BURST.as_nanos()).max(next_burst);
         let wait = until.saturating_sub(elapsed.as_nanos()).max(1);
-        Some(Duration::from_nanos(
-            u64::try_from(wait).unwrap_or(u64::MAX),
-        ))
+        Some(Duration::from_nanos(u64::try_from(wait).unwrap_or(u64::MAX)))
     }
 }
 
@@ -62,10 +60,7 @@ mod tests {
         for rate in [1, 3, 99, 100, 1000, 40_000, 1_000_000] {
             let count = passed(rate, Duration::from_secs(4));
             let want = rate * 4;
-            assert!(
-                count <= want + rate / 100 + 1 && count + rate / 100 + 1 >= want,
-                "{rate}: {count}"
-            );
+            assert!(count <= want + rate / 100 + 1 && count + rate / 100 + 1 >= want, "{rate}: {count}");
         }
     }
 

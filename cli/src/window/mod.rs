@@ -36,10 +36,7 @@ pub enum WindowKind {
 impl WindowKind {
     /// The one stream of a job that has no other.
     pub fn alone(self) -> StreamSpec {
-        StreamSpec {
-            kind: self,
-            label: "",
-        }
+        StreamSpec { kind: self, label: "" }
     }
 
     /// How far a window may reach from a record's time, in nanoseconds.

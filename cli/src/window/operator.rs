@@ -35,17 +35,10 @@ impl<S: WindowStore> WindowOperator<S> {
     pub fn new(mut store: S, specs: &[StreamSpec]) -> Outcome<Self> {
         let streams = specs.iter().zip(0..).map(|(spec, id)| {
             let next_timer = store.next_timer(id)?;
-            Ok(Stream {
-                spec: *spec,
-                next_timer,
-            })
+            Ok(Stream { spec: *spec, next_timer })
         });
         let streams = streams.collect::<Outcome<_>>()?;
-        Ok(Self {
-            store,
-            streams,
-            watermark: i64::MIN,
-        })
+        Ok(Self { store, streams, watermark: i64::MIN })
     }
 
     fn fire_due(&mut self, id: StreamId, watermark: i64, fired: &mut Fired) -> Outcome<()> {
@@ -57,14 +50,10 @@ impl<S: WindowStore> WindowOperator<S> {
             let line = stream.spec.label.as_bytes().to_vec();
             match stream.spec.kind {
                 WindowKind::Tumbling { size } => {
-                    fired
-                        .rows
-                        .push(tumbling::fire(&mut self.store, id, timer, size, line)?)
+                    fired.rows.push(tumbling::fire(&mut self.store, id, timer, size, line)?)
                 }
                 WindowKind::Session { .. } => {
-                    fired
-                        .rows
-                        .extend(session::fire(&mut self.store, id, timer, watermark, line)?);
+                    fired.rows.extend(session::fire(&mut self.store, id, timer, watermark, line)?);
                 }
             }
         }
@@ -85,15 +74,11 @@ impl<S: WindowStore + Snapshots> KeyedOperator for WindowOperator<S> {
         let (taken, timer) = match stream.spec.kind {
             WindowKind::Tumbling { size } => {
                 let end = tumbling::start_of(record.time, size) + size;
-                (
-                    tumbling::add(store, id, key, event, size, self.watermark)?,
-                    end,
-                )
+                (tumbling::add(store, id, key, event, size, self.watermark)?, end)
             }
-            WindowKind::Session { gap } => (
-                session::add(store, id, key, event, gap, self.watermark)?,
-                record.time + gap,
-            ),
+            WindowKind::Session { gap } => {
+                (session::add(store, id, key, event, gap, self.watermark)?, record.time + gap)
+            }
         };
         if taken {
             stream.next_timer = Some(stream.next_timer.map_or(timer, |next| next.min(timer)));

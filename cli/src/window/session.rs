@@ -46,12 +46,7 @@ pub fn add(
         if end <= watermark {
             return Ok(false);
         }
-        let mut session = Session {
-            start: time,
-            end,
-            timer: end,
-            aggregate: Accumulator::default(),
-        };
+        let mut session = Session { start: time, end, timer: end, aggregate: Accumulator::default() };
         session.aggregate.add(value);
         store.register_timer(stream, key, end)?;
         put(store, stream, key, &session)?;
@@ -86,9 +81,7 @@ pub fn fire(
     let mut session = open_sessions(store, stream, &timer.key)?
         .into_iter()
         .find(|session| session.timer == timer.time)
-        .ok_or_else(|| {
-            Failure::internal("a timer without its session: the state is inconsistent")
-        })?;
+        .ok_or_else(|| Failure::internal("a timer without its session: the state is inconsistent"))?;
     if session.end > watermark {
         session.timer = session.end;
         store.register_timer(stream, &timer.key, session.timer)?;
@@ -96,39 +89,15 @@ pub fn fire(
         return Ok(None);
     }
     store.remove(stream, &timer.key, session.start)?;
-    write_session(
-        session.start,
-        session.end,
-        &timer.key,
-        &session.aggregate,
-        &mut line,
-    );
-    Ok(Some(Row {
-        end: session.end,
-        stream,
-        key: timer.key,
-        line,
-    }))
+    write_session(session.start, session.end, &timer.key, &session.aggregate, &mut line);
+    Ok(Some(Row { end: session.end, stream, key: timer.key, line }))
 }
 
-fn open_sessions(
-    store: &mut impl WindowStore,
-    stream: StreamId,
-    key: &[u8],
-) -> Outcome<Vec<Session>> {
-    store
-        .windows(stream, key)?
-        .into_iter()
-        .map(|(start, bytes)| decode(start, &bytes))
-        .collect()
+fn open_sessions(store: &mut impl WindowStore, stream: StreamId, key: &[u8]) -> Outcome<Vec<Session>> {
+    store.windows(stream, key)?.into_iter().map(|(start, bytes)| decode(start, &bytes)).collect()
 }
 
-fn put(
-    store: &mut impl WindowStore,
-    stream: StreamId,
-    key: &[u8],
-    session: &Session,
-) -> Outcome<()> {
+fn put(store: &mut impl WindowStore, stream: StreamId, key: &[u8], session: &Session) -> Outcome<()> {
     let mut bytes = Vec::with_capacity(48);
     bytes.push(VERSION);
     bytes.extend_from_slice(&session.end.to_le_bytes());

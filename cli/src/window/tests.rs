@@ -24,39 +24,22 @@ fn run(kind: WindowKind, bound: i64, events: &[naive::Event]) -> (Vec<String>, u
         watermark = watermark.max(event.time.saturating_sub(bound));
     }
     operator.on_watermark(i64::MAX, &mut fired).unwrap();
-    assert!(
-        operator.snapshots().is_empty(),
-        "fired windows leave nothing behind"
-    );
-    fired
-        .rows
-        .sort_by(|a, b| (a.end, &a.key).cmp(&(b.end, &b.key)));
-    (
-        fired
-            .rows
-            .into_iter()
-            .map(|row| String::from_utf8(row.line).unwrap())
-            .collect(),
-        fired.late,
-    )
+    assert!(operator.snapshots().is_empty(), "fired windows leave nothing behind");
+    fired.rows.sort_by(|a, b| (a.end, &a.key).cmp(&(b.end, &b.key)));
+    (fired.rows.into_iter().map(|row| String::from_utf8(row.line).unwrap()).collect(), fired.late)
 }
 
 fn events(times: std::ops::Range<i64>) -> impl Strategy<Value = Vec<naive::Event>> {
-    let event =
-        (0u8..4, times, prop::option::of(-5i64..100)).prop_map(|(key, time, value)| naive::Event {
-            key: vec![b'a' + key],
-            time,
-            value,
-        });
+    let event = (0u8..4, times, prop::option::of(-5i64..100)).prop_map(|(key, time, value)| naive::Event {
+        key: vec![b'a' + key],
+        time,
+        value,
+    });
     prop::collection::vec(event, 0..60)
 }
 
 fn event(time: i64) -> naive::Event {
-    naive::Event {
-        key: b"k".to_vec(),
-        time,
-        value: Some(1),
-    }
+    naive::Event { key: b"k".to_vec(), time, value: Some(1) }
 }
 
 const S: i64 = 1_000_000_000;
@@ -79,47 +62,18 @@ fn records_exactly_one_gap_apart_share_a_session() {
 fn a_record_that_touches_only_a_fired_session_begins_its_own_if_its_end_lies_ahead() {
     let kind = WindowKind::Session { gap: 10 };
     // 0..10 fires when 15 is seen; 8 touches it only, and would end at 18.
-    let (rows, late) = run(
-        kind,
-        0,
-        &[
-            event(0),
-            naive::Event {
-                key: b"z".to_vec(),
-                ..event(15)
-            },
-            event(8),
-        ],
-    );
+    let (rows, late) = run(kind, 0, &[event(0), naive::Event { key: b"z".to_vec(), ..event(15) }, event(8)]);
     assert_eq!(late, 0);
     assert_eq!(rows.len(), 3);
     // 4 would end at 14, which the watermark has passed.
-    let (rows, late) = run(
-        kind,
-        0,
-        &[
-            event(0),
-            naive::Event {
-                key: b"z".to_vec(),
-                ..event(15)
-            },
-            event(4),
-        ],
-    );
+    let (rows, late) = run(kind, 0, &[event(0), naive::Event { key: b"z".to_vec(), ..event(15) }, event(4)]);
     assert_eq!((rows.len(), late), (2, 1));
 }
 
 #[test]
 fn a_record_between_two_sessions_joins_them() {
-    let (rows, _) = run(
-        WindowKind::Session { gap: 10 * S },
-        100 * S,
-        &[event(0), event(15 * S), event(8 * S)],
-    );
-    assert_eq!(
-        rows,
-        ["1970-01-01T00:00:00Z,1970-01-01T00:00:25Z,k,3,3,3,1,1\n"]
-    );
+    let (rows, _) = run(WindowKind::Session { gap: 10 * S }, 100 * S, &[event(0), event(15 * S), event(8 * S)]);
+    assert_eq!(rows, ["1970-01-01T00:00:00Z,1970-01-01T00:00:25Z,k,3,3,3,1,1\n"]);
 }
 
 #[test]

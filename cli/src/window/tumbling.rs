@@ -48,18 +48,13 @@ pub fn fire(
     mut line: Vec<u8>,
 ) -> Outcome<Row> {
     let start = timer.time - size;
-    let bytes = store.get(stream, &timer.key, start)?.ok_or_else(|| {
-        Failure::internal("a timer without its window: the state is inconsistent")
-    })?;
+    let bytes = store
+        .get(stream, &timer.key, start)?
+        .ok_or_else(|| Failure::internal("a timer without its window: the state is inconsistent"))?;
     let aggregate = Accumulator::decode(&bytes)?;
     store.remove(stream, &timer.key, start)?;
     write_window(start, &timer.key, &aggregate, &mut line);
-    Ok(Row {
-        end: timer.time,
-        stream,
-        key: timer.key,
-        line,
-    })
+    Ok(Row { end: timer.time, stream, key: timer.key, line })
 }
 
 #[cfg(test)]

@@ -20,15 +20,12 @@ pub fn windows(events: &[Event], size: i64, bound: i64) -> (Vec<String>, u64) {
         if top.is_some_and(|top| start + size <= top - bound) {
             late += 1;
         } else {
-            kept.entry((start, &event.key))
-                .or_default()
-                .push(event.value);
+            kept.entry((start, &event.key)).or_default().push(event.value);
         }
         top = Some(top.map_or(event.time, |top: i64| top.max(event.time)));
     }
-    let rows = kept.into_iter().map(|((start, key), values)| {
-        format!("{},{},{}\n", utc(start), text(key), aggregate(&values))
-    });
+    let rows =
+        kept.into_iter().map(|((start, key), values)| format!("{},{},{}\n", utc(start), text(key), aggregate(&values)));
     (rows.collect(), late)
 }
 
@@ -47,9 +44,7 @@ pub fn sessions(events: &[Event], gap: i64, bound: i64) -> (Vec<String>, u64) {
         let sessions = open.entry(&event.key).or_default();
         closed.extend(sessions.extract_if(.., |session| passed(end(session))));
         let mut joined: Session<'_> = vec![event];
-        for session in sessions.extract_if(.., |s| {
-            (first(s) - event.time <= gap) && (event.time <= end(s))
-        }) {
+        for session in sessions.extract_if(.., |s| (first(s) - event.time <= gap) && (event.time <= end(s))) {
             joined.extend(session);
         }
         if passed(end(&joined)) {
@@ -63,13 +58,7 @@ pub fn sessions(events: &[Event], gap: i64, bound: i64) -> (Vec<String>, u64) {
     closed.sort_by(|a, b| (end(a), &a[0].key).cmp(&(end(b), &b[0].key)));
     let rows = closed.iter().map(|session| {
         let values: Vec<_> = session.iter().map(|event| event.value).collect();
-        format!(
-            "{},{},{},{}\n",
-            utc(first(session)),
-            utc(end(session)),
-            text(&session[0].key),
-            aggregate(&values)
-        )
+        format!("{},{},{},{}\n", utc(first(session)), utc(end(session)), text(&session[0].key), aggregate(&values))
     });
     (rows.collect(), late)
 }
@@ -78,15 +67,9 @@ pub fn sessions(events: &[Event], gap: i64, bound: i64) -> (Vec<String>, u64) {
 #[allow(dead_code, reason = "the unit tests make up their events")]
 pub fn read_csv(path: &std::path::Path, key: &str, time: &str, value: &str) -> Vec<Event> {
     let mut reader = csv::Reader::from_path(path).unwrap();
-    let column = |name: &str, headers: &csv::ByteRecord| {
-        headers.iter().position(|h| h == name.as_bytes()).unwrap()
-    };
+    let column = |name: &str, headers: &csv::ByteRecord| headers.iter().position(|h| h == name.as_bytes()).unwrap();
     let headers = reader.byte_headers().unwrap().clone();
-    let (key, time, value) = (
-        column(key, &headers),
-        column(time, &headers),
-        column(value, &headers),
-    );
+    let (key, time, value) = (column(key, &headers), column(time, &headers), column(value, &headers));
     let rows = reader.into_byte_records().map(Result::unwrap);
     rows.map(|row| Event {
         key: row[key].to_vec(),
@@ -99,12 +82,9 @@ pub fn read_csv(path: &std::path::Path, key: &str, time: &str, value: &str) -> V
 fn aggregate(values: &[Option<i64>]) -> String {
     let numbers: Vec<i64> = values.iter().flatten().copied().collect();
     match (numbers.iter().min(), numbers.iter().max()) {
-        (Some(min), Some(max)) => format!(
-            "{},{},{},{min},{max}",
-            values.len(),
-            numbers.len(),
-            numbers.iter().sum::<i64>()
-        ),
+        (Some(min), Some(max)) => {
+            format!("{},{},{},{min},{max}", values.len(), numbers.len(), numbers.iter().sum::<i64>())
+        }
         _ => format!("{},0,,,", values.len()),
     }
 }
@@ -115,11 +95,8 @@ fn text(key: &[u8]) -> &str {
 
 /// Days since 1970 of a date, counted year by year and month by month.
 fn days(year: i64, month: i64, day: i64) -> i64 {
-    let years: i64 = if year >= 1970 {
-        (1970..year).map(year_days).sum()
-    } else {
-        -(year..1970).map(year_days).sum::<i64>()
-    };
+    let years: i64 =
+        if year >= 1970 { (1970..year).map(year_days).sum() } else { -(year..1970).map(year_days).sum::<i64>() };
     years + (1..month).map(|month| month_days(year, month)).sum::<i64>() + day - 1
 }
 
@@ -147,10 +124,7 @@ fn nanos(text: &str) -> i64 {
 }
 
 fn utc(nanos: i64) -> String {
-    let (seconds, fraction) = (
-        nanos.div_euclid(1_000_000_000),
-        nanos.rem_euclid(1_000_000_000),
-    );
+    let (seconds, fraction) = (nanos.div_euclid(1_000_000_000), nanos.rem_euclid(1_000_000_000));
     let (mut day, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
     let mut year = 1970;
     while day < 0 {
@@ -166,14 +140,8 @@ fn utc(nanos: i64) -> String {
         day -= month_days(year, month);
         month += 1;
     }
-    let fraction = if fraction == 0 {
-        String::new()
-    } else {
-        format!(".{fraction:09}").trim_end_matches('0').to_owned()
-    };
+    let fraction =
+        if fraction == 0 { String::new() } else { format!(".{fraction:09}").trim_end_matches('0').to_owned() };
     let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
-    format!(
-        "{year:04}-{month:02}-{:02}T{hour:02}:{minute:02}:{second:02}{fraction}Z",
-        day + 1
-    )
+    format!("{year:04}-{month:02}-{:02}T{hour:02}:{minute:02}:{second:02}{fraction}Z", day + 1)
 }
