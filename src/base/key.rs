@@ -51,17 +51,21 @@ fn put_part(out: &mut Vec<u8>, part: &[u8], width: Option<u16>, what: &str) -> R
         Some(width) => {
             return Err(Error::invalid(format!("{what} of {} bytes in a state of {what} width {width}", part.len())));
         }
-        None => {
-            for byte in part {
-                out.push(*byte);
-                if *byte == 0 {
-                    out.push(0xFF);
-                }
-            }
-            out.extend_from_slice(&[0, 1]);
-        }
+        None => put_escaped(out, part),
     }
     Ok(())
+}
+
+/// Appends a part of variable width: escaped and ended, so that others may follow.
+#[inline]
+pub(crate) fn put_escaped(out: &mut Vec<u8>, part: &[u8]) {
+    for byte in part {
+        out.push(*byte);
+        if *byte == 0 {
+            out.push(0xFF);
+        }
+    }
+    out.extend_from_slice(&[0, 1]);
 }
 
 /// Replaces `out` by the encoded prefix of all entries of (group, state, key, namespace).
@@ -115,14 +119,19 @@ pub fn split_header(encoded: &[u8]) -> Result<(KeyGroup, StateId, &[u8])> {
     }
 }
 
+fn ends_inside_a_part() -> Error {
+    Error::corruption("encoded key ends inside a part")
+}
+
 fn take_part<'a>(rest: &'a [u8], width: Option<u16>, out: &mut Vec<u8>) -> Result<&'a [u8]> {
-    let short = || Error::corruption("encoded key ends inside a part");
-    if let Some(width) = width {
-        let (part, rest) = rest.split_at_checked(usize::from(width)).ok_or_else(short)?;
-        out.extend_from_slice(part);
-        return Ok(rest);
-    }
-    let mut rest = rest;
+    let Some(width) = width else { return take_escaped(rest, out) };
+    let (part, rest) = rest.split_at_checked(usize::from(width)).ok_or_else(ends_inside_a_part)?;
+    out.extend_from_slice(part);
+    Ok(rest)
+}
+
+/// Undoes [`put_escaped`]: appends the part to `out` and returns what follows it.
+pub(crate) fn take_escaped<'a>(mut rest: &'a [u8], out: &mut Vec<u8>) -> Result<&'a [u8]> {
     loop {
         match rest {
             [0, 1, after @ ..] => return Ok(after),
@@ -130,7 +139,7 @@ fn take_part<'a>(rest: &'a [u8], width: Option<u16>, out: &mut Vec<u8>) -> Resul
                 out.push(0);
                 rest = after;
             }
-            [0, ..] | [] => return Err(short()),
+            [0, ..] | [] => return Err(ends_inside_a_part()),
             [byte, after @ ..] => {
                 out.push(*byte);
                 rest = after;

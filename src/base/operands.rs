@@ -1,9 +1,10 @@
 //! The bytes of a [`Kind::Merge`](super::record::Kind::Merge) record.
 //!
 //! ```text
-//! has_base: u8 (0 or 1) | base: len varint, bytes (when has_base is 1) | { len varint | bytes }*
+//! has_base: u8 (0, 1 or 2) | base: len varint, bytes (when has_base is 1) | { len varint | bytes }*
 //! ```
-//! With a base, nothing older matters. Operands stand oldest first. Worked bytes: base "x", operands
+//! 0: the base is whatever is older; 1: the base is here; 2: the key is known to have been absent. With 1 and
+//! 2, nothing older matters. Operands stand oldest first. Worked bytes: base "x", operands
 //! "ab" and "": `01 01 78 02 61 62 00`.
 
 use super::wire::{self, Reader};
@@ -14,8 +15,18 @@ use crate::Result;
 pub struct Operands<'a> {
     /// The value that the operands apply to, when it is known.
     pub base: Option<&'a [u8]>,
+    /// True when the key is known to have been absent before them.
+    pub absent: bool,
     /// Operands, oldest first.
     pub list: Vec<&'a [u8]>,
+}
+
+impl Operands<'_> {
+    /// True when nothing older matters.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.absent || self.base.is_some()
+    }
 }
 
 /// Starts a merge record with or without a base value.
@@ -26,6 +37,12 @@ pub fn start(base: Option<&[u8]>) -> Vec<u8> {
         wire::put_bytes(&mut out, base);
     }
     out
+}
+
+/// Starts a merge record whose operands apply to an absent key, whatever is older.
+#[must_use]
+pub fn start_absent() -> Vec<u8> {
+    vec![2]
 }
 
 /// Appends one operand to a record begun by [`start`].
@@ -39,16 +56,17 @@ pub fn append(out: &mut Vec<u8>, operand: &[u8]) {
 /// Corruption when a length leads outside the bytes.
 pub fn decode(bytes: &[u8]) -> Result<Operands<'_>> {
     let mut reader = Reader::new(bytes, "merge operands");
-    let base = match reader.u8()? {
-        0 => None,
-        1 => Some(reader.bytes(bytes.len())?),
+    let (base, absent) = match reader.u8()? {
+        0 => (None, false),
+        1 => (Some(reader.bytes(bytes.len())?), false),
+        2 => (None, true),
         other => return Err(reader.corrupt(&format!("base flag {other}"))),
     };
     let mut list = Vec::new();
     while reader.remaining() > 0 {
         list.push(reader.bytes(bytes.len())?);
     }
-    Ok(Operands { base, list })
+    Ok(Operands { base, absent, list })
 }
 
 #[cfg(test)]
@@ -61,9 +79,10 @@ mod tests {
         append(&mut out, b"ab");
         append(&mut out, b"");
         assert_eq!(out, [1, 1, 0x78, 2, 0x61, 0x62, 0]);
-        assert_eq!(decode(&out).unwrap(), Operands { base: Some(b"x"), list: vec![b"ab", b""] });
+        assert_eq!(decode(&out).unwrap(), Operands { base: Some(b"x"), absent: false, list: vec![b"ab", b""] });
         assert_eq!(decode(&start(None)).unwrap(), Operands::default());
-        assert!(decode(&[2]).is_err());
+        assert!(decode(&start_absent()).unwrap().is_complete());
+        assert!(decode(&[3]).is_err());
         assert!(decode(&[0, 9, 1]).is_err());
     }
 }

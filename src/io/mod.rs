@@ -3,5 +3,15 @@
 //! Enters: paths, names and bytes. Leaves: bytes, or typed errors that name the file or object. Always
 //! holds: nothing here knows a format; every name below a root stays below it.
 
+pub mod faulty;
 pub mod files;
+pub mod local_files;
+mod local_paths;
+pub mod local_store;
+pub mod memory_store;
+pub mod names;
+pub mod open_store;
+pub mod remote_store;
+pub mod retry;
 pub mod store;
+pub mod stored_object;

@@ -77,4 +77,21 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// # Errors
     /// `Unavailable`.
     fn delete(&self, name: &str) -> Result<()>;
+
+    /// What interrupted writes left behind, sorted by name. Their names (`name#N`) are none that an object can have,
+    /// and [`Store::list`] doesn't show them. Stores that never leave any have none to list.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    fn leftovers(&self) -> Result<Vec<ObjectEntry>> {
+        Ok(Vec::new())
+    }
+
+    /// Deletes one of [`Store::leftovers`]. An absent one is no error; the name of an object is refused.
+    ///
+    /// # Errors
+    /// `InvalidArgument`; `Unavailable`.
+    fn delete_leftover(&self, name: &str) -> Result<()> {
+        Err(crate::Error::invalid(format!("`{name}` is no leftover of an interrupted write")))
+    }
 }

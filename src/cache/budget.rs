@@ -1,0 +1,230 @@
+//! One memory budget for the process, every byte of it under a purpose.
+//!
+//! Reservations are taken for whole pages, shards, blocks and buffers, never per operation, and give
+//! their bytes back when dropped, on whatever thread that happens.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use crate::{Error, ErrorKind, Result};
+
+/// What memory is used for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Purpose {
+    /// Pages of records in memory, dirty or clean.
+    Memtable,
+    /// Hash tables and groups that lead to those records.
+    Index,
+    /// Decoded blocks, filters and index partitions of segments.
+    BlockCache,
+    /// Sorting and building segments out of frozen epochs.
+    Flush,
+    /// Inputs and outputs of compactions.
+    Compaction,
+    /// Bytes in flight to a store.
+    Upload,
+    /// Cursors and batched reads.
+    Cursor,
+    /// Bytes in flight from a store while restoring.
+    Restore,
+}
+
+impl Purpose {
+    /// Every purpose, in the order of their numbers.
+    pub const ALL: [Self; 8] = [
+        Self::Memtable,
+        Self::Index,
+        Self::BlockCache,
+        Self::Flush,
+        Self::Compaction,
+        Self::Upload,
+        Self::Cursor,
+        Self::Restore,
+    ];
+}
+
+struct Inner {
+    limit: u64,
+    total: AtomicU64,
+    used: [AtomicU64; Purpose::ALL.len()],
+}
+
+/// The budget; clones are the same one.
+///
+/// # Examples
+/// ```
+/// use highwater::cache::budget::{Budget, Purpose};
+/// let budget = Budget::new(100);
+/// let page = budget.try_reserve(Purpose::Memtable, 80)?;
+/// assert!(budget.try_reserve(Purpose::Upload, 30).is_err());
+/// drop(page);
+/// assert_eq!(budget.total(), 0);
+/// # Ok::<(), highwater::Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Budget(Arc<Inner>);
+
+impl Budget {
+    /// A budget of `limit_bytes`, all free.
+    #[must_use]
+    pub fn new(limit_bytes: u64) -> Self {
+        Self(Arc::new(Inner { limit: limit_bytes, total: AtomicU64::new(0), used: Default::default() }))
+    }
+
+    /// The limit in bytes.
+    #[must_use]
+    pub fn limit(&self) -> u64 {
+        self.0.limit
+    }
+
+    /// Bytes reserved for `purpose`.
+    #[must_use]
+    pub fn used(&self, purpose: Purpose) -> u64 {
+        self.0.used[purpose as usize].load(Ordering::Relaxed)
+    }
+
+    /// Bytes reserved for all purposes; over the limit only by what was [forced](Budget::force).
+    #[must_use]
+    pub fn total(&self) -> u64 {
+        self.0.total.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that [`Budget::try_reserve`] could still give.
+    #[must_use]
+    pub fn available(&self) -> u64 {
+        self.limit().saturating_sub(self.total())
+    }
+
+    /// Reserves `bytes` for `purpose`.
+    ///
+    /// # Errors
+    /// [`ErrorKind::ResourceExhausted`] when that would go over the limit; nothing is reserved then.
+    pub fn try_reserve(&self, purpose: Purpose, bytes: u64) -> Result<Reservation> {
+        self.take(bytes, false)
+            .map_err(|total| {
+                Error::new(
+                    ErrorKind::ResourceExhausted,
+                    format!("memory budget: {bytes} bytes for {purpose:?}, {total} of {} in use", self.limit()),
+                )
+            })
+            .map(|()| self.reservation(purpose, bytes))
+    }
+
+    /// Reserves `bytes` even over the limit: for small growth that can't be refused half-way. Whoever
+    /// watches [`Budget::total`] makes room afterwards.
+    #[must_use]
+    pub fn force(&self, purpose: Purpose, bytes: u64) -> Reservation {
+        let _ = self.take(bytes, true);
+        self.reservation(purpose, bytes)
+    }
+
+    fn reservation(&self, purpose: Purpose, bytes: u64) -> Reservation {
+        self.0.used[purpose as usize].fetch_add(bytes, Ordering::Relaxed);
+        Reservation { budget: self.clone(), purpose, bytes }
+    }
+
+    fn take(&self, bytes: u64, force: bool) -> std::result::Result<(), u64> {
+        let admit = |total: u64| {
+            let new = total.checked_add(bytes)?;
+            (force || new <= self.0.limit).then_some(new)
+        };
+        self.0.total.fetch_update(Ordering::Relaxed, Ordering::Relaxed, admit).map(|_| ())
+    }
+
+    fn give_back(&self, purpose: Purpose, bytes: u64) {
+        self.0.total.fetch_sub(bytes, Ordering::Relaxed);
+        self.0.used[purpose as usize].fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+impl fmt::Debug for Budget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut out = f.debug_struct("Budget");
+        out.field("limit", &self.limit()).field("total", &self.total());
+        for purpose in Purpose::ALL {
+            out.field(&format!("{purpose:?}"), &self.used(purpose));
+        }
+        out.finish()
+    }
+}
+
+/// Bytes set aside; they go back when this is dropped.
+#[derive(Debug)]
+pub struct Reservation {
+    budget: Budget,
+    purpose: Purpose,
+    bytes: u64,
+}
+
+impl Reservation {
+    /// How many bytes it holds.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Moves all its bytes into another reservation and keeps none.
+    #[must_use]
+    pub fn split_all(&mut self) -> Self {
+        Self { budget: self.budget.clone(), purpose: self.purpose, bytes: std::mem::take(&mut self.bytes) }
+    }
+
+    /// Changes it to `bytes`.
+    ///
+    /// # Errors
+    /// As [`Budget::try_reserve`] when it grows; it stays as it was then.
+    pub fn resize(&mut self, bytes: u64) -> Result<()> {
+        if bytes > self.bytes {
+            let mut more = self.budget.try_reserve(self.purpose, bytes - self.bytes)?;
+            self.bytes += std::mem::take(&mut more.bytes);
+        } else {
+            self.budget.give_back(self.purpose, self.bytes - bytes);
+            self.bytes = bytes;
+        }
+        Ok(())
+    }
+
+    /// As [`Reservation::resize`], growing even over the limit.
+    pub fn force_resize(&mut self, bytes: u64) {
+        if bytes > self.bytes {
+            let mut more = self.budget.force(self.purpose, bytes - self.bytes);
+            self.bytes += std::mem::take(&mut more.bytes);
+        } else {
+            self.budget.give_back(self.purpose, self.bytes - bytes);
+            self.bytes = bytes;
+        }
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.budget.give_back(self.purpose, self.bytes);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_go_back_and_the_limit_holds() {
+        let budget = Budget::new(10);
+        let mut a = budget.try_reserve(Purpose::Flush, 6).unwrap();
+        assert_eq!(budget.try_reserve(Purpose::Upload, 5).unwrap_err().kind(), ErrorKind::ResourceExhausted);
+        assert_eq!(a.resize(11).unwrap_err().kind(), ErrorKind::ResourceExhausted);
+        assert_eq!((a.bytes(), budget.total(), budget.available()), (6, 6, 4));
+        a.resize(2).unwrap();
+        let forced = budget.force(Purpose::Index, 20);
+        assert_eq!((budget.total(), budget.used(Purpose::Index), budget.available()), (22, 20, 0));
+        drop((a, forced));
+        assert_eq!(Purpose::ALL.map(|p| budget.used(p)), [0; 8]);
+        assert_eq!(budget.total(), 0);
+    }
+
+    #[test]
+    fn purposes_are_numbered_in_order() {
+        assert!(Purpose::ALL.iter().enumerate().all(|(i, p)| *p as usize == i));
+    }
+}

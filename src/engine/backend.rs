@@ -1,0 +1,366 @@
+//! The backend: one per operator subtask, owned by the thread that processes its records.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::background::{FlushRequest, Shared};
+use super::checkpoints::PendingCheckpoint;
+use super::environment::Inner;
+use super::jobs;
+use super::pressure::{Pressure, pressure};
+use super::states::{RawState, StateTable};
+use crate::base::descriptor::StateDescriptor;
+use crate::base::ids::{CheckpointId, WriterEpoch};
+use crate::base::key_group::{KeyGroup, KeyGroupRange, key_group_of};
+use crate::base::limits::{MAX_METADATA_BYTES, max_value_bytes};
+use crate::base::merge_operator::MergeOperator;
+use crate::checkpoint::ticket::{Ticket, TicketSender};
+use crate::io::retry::Cancel;
+use crate::manifest::CheckpointKind;
+use crate::memtable::Memtable;
+use crate::read::Resolver;
+use crate::read::Tree;
+use crate::{Error, ErrorKind, Result};
+
+/// A part of the checkpoint that a backend was restored from: one old subtask whose key groups overlap ours.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RestoredPart {
+    pub(super) subtask: u32,
+    pub(super) parallelism: u32,
+    pub(super) groups: KeyGroupRange,
+    pub(super) metadata: Bytes,
+}
+
+impl RestoredPart {
+    /// Index of the old subtask.
+    #[must_use]
+    pub fn subtask(&self) -> u32 {
+        self.subtask
+    }
+
+    /// Subtasks there were.
+    #[must_use]
+    pub fn parallelism(&self) -> u32 {
+        self.parallelism
+    }
+
+    /// Key groups the old subtask had, ours or not.
+    #[must_use]
+    pub fn groups(&self) -> KeyGroupRange {
+        self.groups
+    }
+
+    /// What the caller gave to [`Backend::checkpoint`] there.
+    #[must_use]
+    pub fn metadata(&self) -> &[u8] {
+        &self.metadata
+    }
+}
+
+/// Keyed state of one operator subtask.
+///
+/// `Send`, not `Sync`: it belongs to the thread that processes records, and no call takes a lock or waits for storage, except
+/// reads of what isn't in memory. Dropping it in any state is fine: background work ends by itself, and what no
+/// completed checkpoint holds is lost, as it would be in a crash.
+pub struct Backend {
+    pub(super) shared: Arc<Shared>,
+    pub(super) memtable: Memtable,
+    pub(super) tree: Arc<Tree>,
+    pub(super) states: Arc<StateTable>,
+    pub(super) resolver: Resolver,
+    /// Encoded key of the call that runs.
+    pub(super) key: Vec<u8>,
+    /// Value folded or read by the call that runs.
+    pub(super) value: Vec<u8>,
+    pub(super) pressure: Pressure,
+    seen_changes: u64,
+    last_checkpoint: u64,
+    restored: Vec<RestoredPart>,
+    max_value_bytes: usize,
+}
+
+impl std::fmt::Debug for Backend {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Debug::fmt(&self.shared, f)
+    }
+}
+
+impl Backend {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        memtable: Memtable,
+        states: Arc<StateTable>,
+        restored: Vec<RestoredPart>,
+    ) -> Self {
+        let tree = shared.current.lock().tree.clone();
+        shared.env.open_backends.fetch_add(1, Ordering::Relaxed);
+        let resolver = Resolver { now_ms: i64::MIN, operators: Arc::new(states.operators().clone()) };
+        let max_value_bytes = max_value_bytes(shared.env.memory.total_bytes);
+        Self {
+            shared,
+            memtable,
+            tree,
+            states,
+            resolver,
+            key: Vec::new(),
+            value: Vec::new(),
+            pressure: Pressure::None,
+            seen_changes: 1,
+            last_checkpoint: 0,
+            restored,
+            max_value_bytes,
+        }
+    }
+
+    fn env(&self) -> &Inner {
+        &self.shared.env
+    }
+
+    /// Registers a raw state, or finds it again; the typed layer does this for its users.
+    ///
+    /// # Errors
+    /// `InvalidArgument` naming both when the state exists with another kind, layout, codec or operator, or when
+    /// two names have one id.
+    pub fn register(
+        &mut self,
+        descriptor: StateDescriptor,
+        operator: Option<Arc<dyn MergeOperator>>,
+    ) -> Result<RawState> {
+        let mut states = (*self.states).clone();
+        let state = states.register(descriptor, operator)?;
+        self.resolver.operators = Arc::new(states.operators().clone());
+        self.states = Arc::new(states);
+        self.shared.current.lock().states = self.states.clone();
+        Ok(state)
+    }
+
+    /// Key groups that this backend has.
+    #[must_use]
+    pub fn key_groups(&self) -> KeyGroupRange {
+        self.shared.identity.groups
+    }
+
+    /// Number of key groups of the operator.
+    #[must_use]
+    pub fn max_parallelism(&self) -> u32 {
+        self.shared.identity.max_parallelism
+    }
+
+    /// Epoch of the claim it writes under.
+    #[must_use]
+    pub fn writer_epoch(&self) -> WriterEpoch {
+        self.shared.identity.epoch
+    }
+
+    /// Key group of an encoded key.
+    #[inline]
+    #[must_use]
+    pub fn key_group_of(&self, encoded_key: &[u8]) -> KeyGroup {
+        key_group_of(encoded_key, self.max_parallelism())
+    }
+
+    /// Largest value that may be stored, in bytes.
+    #[must_use]
+    pub fn max_value_bytes(&self) -> usize {
+        self.max_value_bytes
+    }
+
+    /// Sequence of records written now. It grows at every checkpoint and whenever a cursor or view is opened.
+    #[must_use]
+    pub fn current_sequence(&self) -> u64 {
+        self.memtable.current_sequence()
+    }
+
+    /// The time that expiry is judged by, wall milliseconds: the clock, but never earlier than before.
+    #[must_use]
+    pub fn now_ms(&self) -> i64 {
+        self.shared.now_ms()
+    }
+
+    /// The parts that this backend was restored from, by old subtask; empty for a new one.
+    #[must_use]
+    pub fn restored_parts(&self) -> &[RestoredPart] {
+        &self.restored
+    }
+
+    /// Starts checkpoint `id`. The owner's part is O(1): the memtable is sealed and queued. Flush, upload and commit
+    /// happen on workers; `metadata` comes back at a restore. Always admitted, however far storage is behind.
+    ///
+    /// # Errors
+    /// `AlreadyExists` for an id that isn't greater than the last one of this writer epoch; `InvalidArgument` for
+    /// metadata over the limit; `Unsupported` for savepoints.
+    pub fn checkpoint(&mut self, id: u64, kind: CheckpointKind, metadata: impl AsRef<[u8]>) -> Result<Ticket> {
+        self.shared.check()?;
+        let metadata = metadata.as_ref();
+        if kind == CheckpointKind::Savepoint {
+            return Err(Error::new(ErrorKind::Unsupported, "savepoints are not built yet"));
+        }
+        if metadata.len() > MAX_METADATA_BYTES {
+            return Err(Error::invalid(format!(
+                "metadata of {} bytes is over the limit of {MAX_METADATA_BYTES}",
+                metadata.len()
+            )));
+        }
+        if id <= self.last_checkpoint {
+            return Err(Error::new(
+                ErrorKind::AlreadyExists,
+                format!("checkpoint {id} isn't greater than {}, the last one of this writer", self.last_checkpoint),
+            ));
+        }
+        self.last_checkpoint = id;
+        let id = CheckpointId { epoch: self.writer_epoch(), id };
+        let (sender, ticket) = TicketSender::new(id);
+        let cancel = Cancel::new();
+        self.freeze(Some(Arc::new(PendingCheckpoint {
+            id,
+            kind,
+            metadata: Bytes::copy_from_slice(metadata),
+            states: self.states.clone(),
+            next_sequence: self.memtable.current_sequence() + 1,
+            created_ms: self.shared.now_ms(),
+            cancel: cancel.clone(),
+            sender,
+        })));
+        self.shared.current.lock().checkpoints.insert(id.id, cancel);
+        Ok(ticket)
+    }
+
+    /// Notes that checkpoint `id` is complete. Late, repeated or unknown ones are no error.
+    ///
+    /// # Errors
+    /// Why the backend was stopped, if it was.
+    pub fn confirm(&mut self, id: u64) -> Result<()> {
+        self.shared.check()?;
+        let live: std::collections::HashSet<_> = {
+            let mut current = self.shared.current.lock();
+            current.checkpoints.remove(&id);
+            if !current.checkpoints.is_empty() {
+                return Ok(());
+            }
+            current.sources.keys().copied().collect()
+        };
+        self.shared.uploads.retain(|segment| live.contains(&segment));
+        self.poll()
+    }
+
+    /// Gives up checkpoint `id`: its upload stops. Its state stays, and what it made durable serves the next one.
+    /// Late, repeated or unknown ones are no error.
+    ///
+    /// # Errors
+    /// Why the backend was stopped, if it was.
+    pub fn abort(&mut self, id: u64) -> Result<()> {
+        self.shared.check()?;
+        if let Some(cancel) = self.shared.current.lock().checkpoints.remove(&id) {
+            cancel.cancel();
+        }
+        self.poll()
+    }
+
+    /// Seals the memtable and queues it for flushing.
+    pub(super) fn freeze(&mut self, checkpoint: Option<Arc<PendingCheckpoint>>) {
+        let epoch = self.memtable.freeze();
+        self.shared.current.lock().queue.push_back(Arc::new(FlushRequest { epoch, checkpoint }));
+        jobs::start_flush(&self.shared);
+    }
+
+    /// Takes in what background work has finished: a newer tree, and with it clean memory. Writes do this by
+    /// themselves; a host that only reads may call it now and then.
+    ///
+    /// # Errors
+    /// Why the backend was stopped, if it was.
+    pub fn poll(&mut self) -> Result<()> {
+        self.shared.check()?;
+        let changes = self.shared.changes.load(Ordering::Acquire);
+        if changes != self.seen_changes {
+            self.seen_changes = changes;
+            let flushed_through = {
+                let current = self.shared.current.lock();
+                self.tree = current.tree.clone();
+                current.flushed_through
+            };
+            self.memtable.adopt(flushed_through);
+        }
+        self.drop_trash();
+        Ok(())
+    }
+
+    /// What is looked at when a page fills: finished work, a large epoch, memory over its share, pressure.
+    pub(super) fn maintain(&mut self) -> Result<()> {
+        self.poll()?;
+        if self.memtable.dirty_bytes() >= self.env().tuning.epoch_bytes.min(self.env().memtable_share_bytes() / 4) {
+            self.freeze(None);
+        } else {
+            // Also the retry of a flush that failed.
+            jobs::start_flush(&self.shared);
+        }
+        let share = self.env().memtable_share_bytes();
+        let stats = self.memtable.stats();
+        let used = stats.dirty_bytes + stats.sealed_unflushed_bytes + stats.clean_bytes + stats.index_bytes;
+        if used > share {
+            self.memtable.evict_step((used - share).min(4 * self.env().tuning.page_bytes as u64));
+            self.drop_trash();
+        }
+        self.pressure = pressure(stats.sealed_unflushed_bytes, share);
+        Ok(())
+    }
+
+    /// Hands what has to be dropped to a worker: freeing hundreds of megabytes takes milliseconds.
+    fn drop_trash(&mut self) {
+        let trash = self.memtable.take_trash();
+        if !trash.is_empty() {
+            self.env().local.spawn(Box::new(move || drop(trash)));
+        }
+    }
+
+    /// Makes a write bear the pressure there is: nothing, a pause of at most a millisecond, or a refusal.
+    #[cold]
+    pub(super) fn bear_pressure(&mut self) -> Result<()> {
+        self.maintain()?;
+        match self.pressure {
+            Pressure::None => Ok(()),
+            Pressure::Delay(delay) => {
+                self.env().clock.sleep(delay);
+                Ok(())
+            }
+            Pressure::Full => {
+                let (waiting, cause) = {
+                    let current = self.shared.current.lock();
+                    (current.queue.len(), current.flush_error.clone())
+                };
+                let cause = cause.map_or_else(String::new, |error| format!("; the last flush failed: {error}"));
+                Err(Error::new(
+                    ErrorKind::Backpressure,
+                    format!("{:?}: memory is full of {waiting} epochs that wait for flushing{cause}", self.shared),
+                ))
+            }
+        }
+    }
+
+    /// Ends orderly: lets queued flushes and uploads end, at most until `deadline`, then stops. State that no
+    /// completed checkpoint holds is not kept.
+    ///
+    /// # Errors
+    /// `Timeout` when background work was still running; the backend is closed all the same.
+    pub fn close(self, deadline: Duration) -> Result<()> {
+        jobs::start_flush(&self.shared);
+        let idle = self.shared.wait_until(deadline, |c| c.queue.is_empty() && !c.flushing && !c.compacting);
+        if idle {
+            Ok(())
+        } else {
+            Err(Error::new(ErrorKind::Timeout, format!("{:?}: background work goes on at its close", self.shared)))
+        }
+    }
+}
+
+impl Drop for Backend {
+    fn drop(&mut self) {
+        self.shared.closed.store(true, Ordering::Release);
+        for cancel in self.shared.current.lock().checkpoints.values() {
+            cancel.cancel();
+        }
+        self.env().open_backends.fetch_sub(1, Ordering::Relaxed);
+    }
+}

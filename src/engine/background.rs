@@ -1,0 +1,229 @@
+//! What a backend and its workers share, and the rule by which trees follow one another.
+//!
+//! The owner queues frozen epochs; one flush job a backend takes them in order, so the tree right after an
+//! epoch's flush holds exactly what was written up to its freeze. Compaction edits come between. The owner sees
+//! a new tree when it polls, and only then does its memtable treat the flushed epochs as clean.
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+
+use super::checkpoints::PendingCheckpoint;
+use super::environment::Inner;
+use super::segment_files::{SegmentFiles, SegmentSource};
+use super::states::StateTable;
+use crate::base::checksum;
+use crate::base::compression::Compression;
+use crate::base::ids::{CheckpointId, SegmentId, Sequence, WriterEpoch};
+use crate::base::key_group::KeyGroupRange;
+use crate::checkpoint::upload::{Uploader, Uploads};
+use crate::compaction::executor::OutputOptions;
+use crate::compaction::picker;
+use crate::compaction::plan::{Action, Plan};
+use crate::memtable::SealedEpoch;
+use crate::read::Tree;
+use crate::segment::builder::SegmentOptions;
+use crate::segment::reader::Segment;
+use crate::version::Version;
+use crate::version::{Edit, Place};
+use crate::{Error, ErrorKind, Result};
+
+/// Who a backend is.
+#[derive(Debug, Clone)]
+pub(super) struct Identity {
+    pub operator: String,
+    pub subtask: u32,
+    pub parallelism: u32,
+    pub max_parallelism: u32,
+    pub groups: KeyGroupRange,
+    pub epoch: WriterEpoch,
+    pub parents: Vec<CheckpointId>,
+}
+
+/// A frozen epoch on its way into the tree, and the checkpoint that was made by freezing it.
+pub(super) struct FlushRequest {
+    pub epoch: Arc<SealedEpoch>,
+    /// Behind its own `Arc`, so that an upload that hangs doesn't hold the epoch in memory.
+    pub checkpoint: Option<Arc<PendingCheckpoint>>,
+}
+
+/// What changes hands under the lock; never held across I/O.
+pub(super) struct Current {
+    pub tree: Arc<Tree>,
+    /// Greatest sequence that the tree holds all of.
+    pub flushed_through: Sequence,
+    pub queue: VecDeque<Arc<FlushRequest>>,
+    pub flushing: bool,
+    pub compacting: bool,
+    pub states: Arc<StateTable>,
+    pub sources: HashMap<SegmentId, Arc<SegmentSource>>,
+    /// Why the last flush failed; it is tried again.
+    pub flush_error: Option<Error>,
+    /// Why the last compaction failed; it is tried again once the tree has changed.
+    pub compaction_error: Option<Error>,
+    /// Checkpoints that are neither confirmed nor aborted.
+    pub checkpoints: BTreeMap<u64, crate::io::retry::Cancel>,
+}
+
+/// What a backend and its workers share.
+pub(super) struct Shared {
+    pub env: Arc<Inner>,
+    pub identity: Identity,
+    pub files: SegmentFiles,
+    pub uploads: Uploads,
+    pub uploader: Arc<dyn Uploader>,
+    pub current: Mutex<Current>,
+    /// Grows with each new tree, so that the owner can tell without the lock.
+    pub changes: AtomicU64,
+    /// Signalled whenever background work got somewhere.
+    pub progress: Condvar,
+    /// The greatest time that anything was judged expired by.
+    pub time_high_water_ms: AtomicI64,
+    pub poison: OnceLock<Error>,
+    pub closed: AtomicBool,
+    /// Segments get ids from it; random, since a restarted writer must not repeat them.
+    attempt: u64,
+    segments_made: AtomicU64,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "backend `{}` subtask {}", self.identity.operator, self.identity.subtask)
+    }
+}
+
+impl Shared {
+    pub fn new(
+        env: Arc<Inner>,
+        identity: Identity,
+        files: SegmentFiles,
+        uploader: Arc<dyn Uploader>,
+        current: Current,
+        time_high_water_ms: i64,
+    ) -> Self {
+        let attempt = env.random.next_u64();
+        Self {
+            env,
+            identity,
+            files,
+            uploads: Uploads::default(),
+            uploader,
+            current: Mutex::new(current),
+            changes: AtomicU64::new(1),
+            progress: Condvar::new(),
+            time_high_water_ms: AtomicI64::new(time_high_water_ms),
+            poison: OnceLock::new(),
+            closed: AtomicBool::new(false),
+            attempt,
+            segments_made: AtomicU64::new(0),
+        }
+    }
+
+    /// The time to judge expiry by: the clock, but never earlier than any time used before, so that what once
+    /// was expired stays so.
+    pub fn now_ms(&self) -> i64 {
+        let now = self.env.clock.now_ms();
+        self.time_high_water_ms.fetch_max(now, Ordering::Relaxed).max(now)
+    }
+
+    pub fn next_segment_id(&self) -> SegmentId {
+        let number = self.segments_made.fetch_add(1, Ordering::Relaxed);
+        SegmentId(checksum::hash64_seeded(&number.to_le_bytes(), self.attempt))
+    }
+
+    /// The error that stopped the backend, once there is one.
+    #[inline]
+    pub fn check(&self) -> Result<()> {
+        match self.poison.get() {
+            None => Ok(()),
+            Some(error) => {
+                Err(Error::with_source(ErrorKind::Poisoned, format!("{self:?} stopped after: {error}"), error.clone()))
+            }
+        }
+    }
+
+    pub fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    /// Stops the backend when `error` means that its own state can no longer be trusted.
+    pub fn poison_if_internal(&self, error: &Error) {
+        if error.kind() == ErrorKind::Internal && self.poison.set(error.clone()).is_ok() {
+            tracing::error!(%error, backend = ?self, "backend poisoned");
+        }
+    }
+
+    /// Applies `edit`, whose new segments are in `sources`. The tree that results is handed back, and to the
+    /// owner at its next poll; `flushed_through` moves on when the edit is a flush's.
+    pub fn install(
+        &self,
+        edit: &Edit,
+        sources: Vec<(SegmentId, Arc<SegmentSource>)>,
+        flushed_through: Option<Sequence>,
+    ) -> Result<Arc<Tree>> {
+        let mut current = self.current.lock();
+        let version = current.tree.version().apply(edit)?;
+        current.sources.extend(sources);
+        let tree = Arc::new(self.build_tree(version, &current.tree, &current.sources)?);
+        let live: HashSet<SegmentId> = tree.version().refs().map(|(_, _, r)| r.meta().id).collect();
+        current.sources.retain(|id, source| {
+            let is_live = live.contains(id);
+            if !is_live {
+                source.mark_obsolete();
+            }
+            is_live
+        });
+        current.tree = tree.clone();
+        if let Some(sequence) = flushed_through {
+            current.flushed_through = sequence;
+        }
+        drop(current);
+        self.changes.fetch_add(1, Ordering::Release);
+        Ok(tree)
+    }
+
+    /// The tree of `version`, its segments taken from `previous` or opened.
+    pub fn build_tree(
+        &self,
+        version: Version,
+        previous: &Tree,
+        sources: &HashMap<SegmentId, Arc<SegmentSource>>,
+    ) -> Result<Tree> {
+        Tree::new(version, previous, |r| {
+            let meta = r.meta();
+            let source = sources
+                .get(&meta.id)
+                .ok_or_else(|| Error::internal(format!("segment {} of the tree has no source", meta.id)))?;
+            Ok(Segment::open((**meta).clone(), source.clone(), self.env.cache.clone()))
+        })
+    }
+
+    pub fn picker_options(&self) -> picker::Options {
+        let tuning = &self.env.tuning;
+        picker::Options {
+            base_bytes: tuning.level_base_bytes,
+            level0_runs: tuning.level_zero_runs,
+            ..picker::Options::default()
+        }
+    }
+
+    /// How a plan's outputs are written: raw while they stay in level 0, where they are merged again soon.
+    pub fn output_options(&self, plan: &Plan) -> OutputOptions {
+        let tuning = &self.env.tuning;
+        let compression = match plan.action {
+            Action::Rewrite(Place::Level(_)) => tuning.compression,
+            _ => Compression::None,
+        };
+        let segment = SegmentOptions { block_bytes: tuning.block_bytes, compression, sync: false };
+        OutputOptions { target_bytes: tuning.segment_bytes, segment }
+    }
+
+    /// Waits until `done`, looking whenever background work got somewhere. False at the deadline.
+    pub fn wait_until(&self, deadline: Duration, done: impl Fn(&Current) -> bool) -> bool {
+        let mut current = self.current.lock();
+        !self.progress.wait_while_for(&mut current, |current| !done(current), deadline).timed_out()
+    }
+}

@@ -1,0 +1,116 @@
+//! A checkpoint from its freeze to its part: what the owner notes down, and what a worker does with it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use bytes::Bytes;
+
+use super::background::Shared;
+use super::states::StateTable;
+use crate::base::ids::{CheckpointId, SegmentId, Sequence};
+use crate::checkpoint::part::CheckpointPart;
+use crate::checkpoint::ticket::TicketSender;
+use crate::checkpoint::upload::SegmentUpload;
+use crate::io::retry::Cancel;
+use crate::manifest::{self, CheckpointKind, Manifest};
+use crate::read::Tree;
+use crate::version::Version;
+use crate::{Error, ErrorKind, Result};
+
+/// What the owner noted down at the freeze.
+pub(super) struct PendingCheckpoint {
+    pub id: CheckpointId,
+    pub kind: CheckpointKind,
+    pub metadata: Bytes,
+    pub states: Arc<StateTable>,
+    pub next_sequence: Sequence,
+    pub created_ms: i64,
+    pub cancel: Cancel,
+    pub sender: TicketSender,
+}
+
+/// Uploads what `tree` has that the store doesn't, then the manifest, and completes the ticket.
+pub(super) fn run(shared: &Shared, checkpoint: &PendingCheckpoint, tree: &Tree) {
+    let outcome = make_part(shared, checkpoint, tree);
+    if let Err(error) = &outcome {
+        match error.kind() {
+            ErrorKind::Aborted => tracing::debug!(id = %checkpoint.id, "checkpoint aborted"),
+            _ => tracing::warn!(id = %checkpoint.id, %error, "checkpoint failed"),
+        }
+    }
+    checkpoint.sender.complete(outcome);
+    shared.progress.notify_all();
+}
+
+fn make_part(shared: &Shared, checkpoint: &PendingCheckpoint, tree: &Tree) -> Result<CheckpointPart> {
+    if checkpoint.cancel.is_cancelled() {
+        return Err(Error::new(ErrorKind::Aborted, format!("checkpoint {} was aborted", checkpoint.id)));
+    }
+    let version = tree.version();
+    let mut sent_bytes = 0;
+    let mut names = HashMap::new();
+    for segment in uploads_of(shared, tree)? {
+        let id = segment.meta.id;
+        let (name, bytes) = match checkpoint.kind {
+            CheckpointKind::Incremental => shared.uploads.ensure(&*shared.uploader, &segment, &checkpoint.cancel)?,
+            // What a full checkpoint uploads is its own: nothing later builds on it.
+            _ => (shared.uploader.upload_segment(&segment, &checkpoint.cancel)?, segment.meta.length_bytes),
+        };
+        sent_bytes += bytes;
+        names.insert(id, (0, name));
+    }
+    let manifest = describe(shared, checkpoint, version.with_names(&names)?);
+    let bytes = Bytes::from(manifest::encode(&manifest)?);
+    let object = shared.uploader.upload_manifest(checkpoint.id, bytes, &checkpoint.cancel)?;
+    let identity = &shared.identity;
+    Ok(CheckpointPart {
+        checkpoint: checkpoint.id,
+        operator: identity.operator.clone(),
+        subtask: identity.subtask,
+        parallelism: identity.parallelism,
+        max_parallelism: identity.max_parallelism,
+        key_groups: identity.groups,
+        self_contained: checkpoint.kind != CheckpointKind::Incremental,
+        delta_bytes: sent_bytes,
+        uploaded_bytes: sent_bytes + object.length_bytes,
+        full_bytes: version.total_bytes() + object.length_bytes,
+        manifest: object,
+    })
+}
+
+/// Every segment of the tree once, with the bytes to upload.
+fn uploads_of(shared: &Shared, tree: &Tree) -> Result<Vec<SegmentUpload>> {
+    let mut seen = HashMap::<SegmentId, SegmentUpload>::new();
+    for (_, _, r) in tree.version().refs() {
+        let meta = r.meta().clone();
+        let segment =
+            tree.segment(meta.id).ok_or_else(|| Error::internal(format!("segment {} isn't open", meta.id)))?;
+        seen.entry(meta.id).or_insert_with(|| SegmentUpload { meta, source: segment.source().clone() });
+    }
+    shared.check()?;
+    Ok(seen.into_values().collect())
+}
+
+fn describe(shared: &Shared, checkpoint: &PendingCheckpoint, version: Version) -> Manifest {
+    let identity = &shared.identity;
+    Manifest {
+        operator: identity.operator.clone(),
+        subtask: identity.subtask,
+        parallelism: identity.parallelism,
+        max_parallelism: identity.max_parallelism,
+        groups: identity.groups,
+        writer_epoch: identity.epoch,
+        checkpoint: checkpoint.id,
+        kind: checkpoint.kind,
+        created_ms: checkpoint.created_ms,
+        next_sequence: checkpoint.next_sequence,
+        time_high_water_ms: shared.time_high_water_ms.load(Ordering::Relaxed),
+        roots: vec![String::new()],
+        states: checkpoint.states.descriptors().iter().map(|d| (**d).clone()).collect(),
+        dropped: Vec::new(),
+        metadata: checkpoint.metadata.clone(),
+        version,
+        parents: identity.parents.clone(),
+    }
+}

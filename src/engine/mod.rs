@@ -1,0 +1,31 @@
+//! Floor 5: the backend itself.
+//!
+//! Enters: calls of the owner thread. Leaves: values, tickets, views. Always holds: the owner takes no lock and does no
+//! I/O except to read what isn't in memory; a tree is replaced, never changed; an epoch's memory counts as clean only
+//! once the owner reads from the tree that holds it.
+//!
+//! Read [`backend`] for the owner's side, [`background`] for what it shares with workers, [`jobs`] for what they do, and
+//! [`checkpoints`] for how a checkpoint is made.
+
+mod backend;
+mod background;
+mod checkpoints;
+mod environment;
+mod jobs;
+mod ops;
+mod pressure;
+mod restore;
+mod scan;
+mod segment_files;
+mod states;
+mod tuning;
+mod value;
+mod view;
+
+pub use backend::{Backend, RestoredPart};
+pub use environment::{Environment, EnvironmentBuilder, Operator, Subtask};
+pub use scan::{Cursor, Prefix, Scan};
+pub use states::RawState;
+pub use tuning::Tuning;
+pub use value::Value;
+pub use view::{ReadView, ViewEntry};

@@ -1,0 +1,298 @@
+//! Point operations of the raw layer.
+
+use super::backend::Backend;
+use super::pressure::Pressure;
+use super::scan::Prefix;
+use super::states::RawState;
+use super::value::Value;
+use crate::base::descriptor::Layout;
+use crate::base::key::{self, KeyParts};
+use crate::base::record::{ExpiryMs, Kind, NEVER, Record};
+use crate::memtable::{Base, Below, Lookup, MemKey, Probe};
+use crate::read::{Lookup as Newer, Tree};
+use crate::{Error, ErrorKind, Result};
+
+/// What the encoded key in `Backend::key` is.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Encoded {
+    pub layout: Layout,
+    pub prefix_len: usize,
+    pub ttl_ms: Option<u64>,
+}
+
+impl Encoded {
+    #[inline]
+    pub fn mem_key<'a>(&self, key: &'a [u8]) -> MemKey<'a> {
+        MemKey::new(self.layout, key, self.prefix_len)
+    }
+
+    /// As segments want it: `None` for single values.
+    #[inline]
+    pub fn group_prefix(&self) -> Option<usize> {
+        (self.layout == Layout::Grouped).then_some(self.prefix_len)
+    }
+}
+
+/// What the tree is known to hold of a key that memory doesn't have, without I/O.
+fn below(tree: &Tree, key: &[u8], encoded: Encoded) -> Below {
+    match encoded.layout {
+        _ if tree.version().is_empty() => Below::NothingAtPrefix,
+        Layout::Grouped => match tree.nothing_below(key.get(..encoded.prefix_len).unwrap_or(key)) {
+            Ok(true) => Below::NothingAtPrefix,
+            // A corrupt filter shows its error when it is read.
+            Ok(false) | Err(_) => Below::Unknown,
+        },
+        Layout::Single => Below::Unknown,
+    }
+}
+
+impl Backend {
+    /// Encodes a key into `self.key` after checking state, group and lengths.
+    #[inline]
+    pub(super) fn encode(&mut self, state: RawState, parts: KeyParts<'_>) -> Result<Encoded> {
+        let descriptor = self.states.get(state)?;
+        if !self.shared.identity.groups.contains(parts.group) {
+            return Err(self.foreign_group(parts.group));
+        }
+        if descriptor.layout == Layout::Single && !parts.user_key.is_empty() {
+            return Err(Error::invalid(format!(
+                "state `{}` holds single values, which have no user key",
+                descriptor.name
+            )));
+        }
+        let prefix_len = key::encode(&mut self.key, state.id, descriptor.shape, parts)?;
+        Ok(Encoded { layout: descriptor.layout, prefix_len, ttl_ms: descriptor.ttl_ms })
+    }
+
+    #[cold]
+    fn foreign_group(&self, group: u16) -> Error {
+        Error::invalid(format!(
+            "key group {group} is outside {}, the key groups of {:?}",
+            self.key_groups(),
+            self.shared
+        ))
+    }
+
+    /// The value of a key, if it has one that hasn't expired.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a key that can't be; `Merge` when operands can't be folded; what reading a segment
+    /// fails with; why the backend was stopped.
+    #[inline]
+    pub fn get(&mut self, state: RawState, key: KeyParts<'_>) -> Result<Option<Value<'_>>> {
+        self.shared.check()?;
+        let encoded = self.encode(state, key)?;
+        match self.memtable.probe(encoded.mem_key(&self.key)) {
+            Probe::Value { at, expiry } => {
+                if expiry != NEVER && expiry <= self.shared.now_ms() {
+                    return Ok(None);
+                }
+                Ok(Some(Value::memory(self.memtable.value(at))))
+            }
+            Probe::Absent => Ok(None),
+            Probe::Operands => self.get_folded(encoded),
+            Probe::Unknown => self.get_cold(encoded),
+        }
+    }
+
+    /// A key that memory knows nothing of: read the tree, and keep what was found.
+    #[cold]
+    fn get_cold(&mut self, encoded: Encoded) -> Result<Option<Value<'_>>> {
+        self.resolver.now_ms = self.shared.now_ms();
+        let found = self.tree.get(&self.key, encoded.group_prefix(), Newer::default(), &self.resolver)?;
+        match found {
+            Some(visible) => {
+                let adopted = self.memtable.adopted_sequence();
+                // The adopted sequence stands for that of the record, which is none greater.
+                let record = Record {
+                    key: &self.key,
+                    sequence: adopted,
+                    kind: Kind::Put,
+                    expiry: visible.expiry,
+                    value: &visible.value,
+                };
+                self.memtable.promote(encoded.mem_key(&self.key), &record, adopted);
+                Ok(Some(Value::block(visible.value)))
+            }
+            None => {
+                self.memtable.note_absent(encoded.mem_key(&self.key));
+                Ok(None)
+            }
+        }
+    }
+
+    /// A key with operands in memory.
+    #[cold]
+    fn get_folded(&mut self, encoded: Encoded) -> Result<Option<Value<'_>>> {
+        self.resolver.now_ms = self.shared.now_ms();
+        let Lookup::Operands(chain) = self.memtable.lookup(encoded.mem_key(&self.key)) else {
+            return Err(Error::internal("operands that were there are gone"));
+        };
+        let below = match chain.base {
+            Base::Below => self.tree.get(&self.key, encoded.group_prefix(), Newer::default(), &self.resolver)?,
+            _ => None,
+        };
+        let (_, state, _) = key::split_header(&self.key)?;
+        let operator = self.resolver.operators.get(state).map(|o| &**o);
+        let below = below.as_ref().map(|visible| &*visible.value);
+        self.value = chain.fold(operator, below, self.resolver.now_ms)?;
+        Ok(Some(Value::memory(&self.value)))
+    }
+
+    /// The values of many keys of one state, handed to `visit` with the key's index, in no order that may be
+    /// relied on. Cheaper than as many calls of [`Backend::get`] when keys aren't in memory.
+    ///
+    /// # Errors
+    /// As [`Backend::get`], and whatever `visit` returns.
+    pub fn get_many(
+        &mut self,
+        state: RawState,
+        keys: &[KeyParts<'_>],
+        mut visit: impl FnMut(usize, Option<&[u8]>) -> Result<()>,
+    ) -> Result<()> {
+        for (index, key) in keys.iter().enumerate() {
+            let value = self.get(state, *key)?;
+            visit(index, value.as_deref())?;
+        }
+        Ok(())
+    }
+
+    /// Checks and encodes a write's key, and makes the write bear the pressure there is, before anything changes.
+    #[inline]
+    fn begin_write(&mut self, state: RawState, key: KeyParts<'_>) -> Result<Encoded> {
+        self.shared.check()?;
+        let encoded = self.encode(state, key)?;
+        if self.pressure != Pressure::None {
+            self.bear_pressure()?;
+        }
+        Ok(encoded)
+    }
+
+    /// Looks up when the write that just happened took a page.
+    #[inline]
+    fn end_write(&mut self, pages_before: u64) -> Result<()> {
+        if self.memtable.pages_taken() != pages_before { self.maintain() } else { Ok(()) }
+    }
+
+    #[inline]
+    pub(super) fn check_value(&self, value: &[u8]) -> Result<()> {
+        if value.len() > self.max_value_bytes() {
+            return Err(Error::invalid(format!(
+                "value of {} bytes is over the limit of {} (an eighth of the memory budget, at most 256 MiB)",
+                value.len(),
+                self.max_value_bytes()
+            )));
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn expiry_of(&self, encoded: Encoded) -> ExpiryMs {
+        match encoded.ttl_ms {
+            None => NEVER,
+            Some(ttl) => self.shared.now_ms().saturating_add_unsigned(ttl),
+        }
+    }
+
+    /// Sets a key's value. In a state with a TTL it expires that long after now.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a key or value that can't be; `Backpressure` when storage is too far behind; nothing was
+    /// written then. Why the backend was stopped.
+    #[inline]
+    pub fn put(&mut self, state: RawState, key: KeyParts<'_>, value: &[u8]) -> Result<()> {
+        self.check_value(value)?;
+        let encoded = self.begin_write(state, key)?;
+        let expiry = self.expiry_of(encoded);
+        let pages = self.memtable.pages_taken();
+        let (tree, bytes) = (&self.tree, self.key.as_slice());
+        let written = self.memtable.put(encoded.mem_key(bytes), value, expiry, || below(tree, bytes, encoded));
+        if let Err(error) = written {
+            return self.refused(error);
+        }
+        self.end_write(pages)
+    }
+
+    /// Appends to the value that memory holds of a key, in place where there is room. Returns its new length, or
+    /// `None` when memory holds no value of it that was written in this generation: nothing was done then.
+    ///
+    /// # Errors
+    /// As [`Backend::put`].
+    #[inline]
+    pub fn append(&mut self, state: RawState, key: KeyParts<'_>, suffix: &[u8]) -> Result<Option<usize>> {
+        self.check_value(suffix)?;
+        let encoded = self.begin_write(state, key)?;
+        let pages = self.memtable.pages_taken();
+        match self.memtable.append(encoded.mem_key(&self.key), suffix) {
+            Ok(length) => {
+                self.end_write(pages)?;
+                Ok(length)
+            }
+            Err(error) => self.refused(error).map(|()| None),
+        }
+    }
+
+    /// Applies a merge operand to a key's value, now where the value is in memory, else at the next read or merge.
+    ///
+    /// # Errors
+    /// As [`Backend::put`]; `Merge` when the state has no operator or the operator fails now, the state unchanged.
+    pub fn merge(&mut self, state: RawState, key: KeyParts<'_>, operand: &[u8]) -> Result<()> {
+        self.check_value(operand)?;
+        let encoded = self.begin_write(state, key)?;
+        let operator = self.resolver.operators.get(state.id).cloned();
+        let now_ms = self.shared.now_ms();
+        let pages = self.memtable.pages_taken();
+        let (tree, bytes) = (&self.tree, self.key.as_slice());
+        let written = self
+            .memtable
+            .merge(encoded.mem_key(bytes), operand, operator.as_deref(), now_ms, || below(tree, bytes, encoded));
+        match written {
+            Ok(_) => self.end_write(pages),
+            Err(error) => self.refused(error),
+        }
+    }
+
+    /// Deletes a key. Deleting an absent one is no error.
+    ///
+    /// # Errors
+    /// As [`Backend::put`].
+    #[inline]
+    pub fn delete(&mut self, state: RawState, key: KeyParts<'_>) -> Result<()> {
+        let encoded = self.begin_write(state, key)?;
+        let pages = self.memtable.pages_taken();
+        let (tree, bytes) = (&self.tree, self.key.as_slice());
+        match self.memtable.delete(encoded.mem_key(bytes), || below(tree, bytes, encoded)) {
+            Ok(()) => self.end_write(pages),
+            Err(error) => self.refused(error),
+        }
+    }
+
+    /// Deletes every user key under (group, key, namespace) of a grouped state, in time that doesn't grow with
+    /// their number.
+    ///
+    /// # Errors
+    /// As [`Backend::put`]; `InvalidArgument` for a state of single values.
+    pub fn delete_prefix(&mut self, state: RawState, prefix: Prefix<'_>) -> Result<()> {
+        let encoded = self.begin_write(state, prefix.parts(&[]))?;
+        if encoded.layout == Layout::Single {
+            return Err(Error::invalid("prefix delete on a state of single values"));
+        }
+        let pages = self.memtable.pages_taken();
+        let (tree, bytes) = (&self.tree, self.key.as_slice());
+        match self.memtable.delete_prefix(bytes, || below(tree, bytes, encoded)) {
+            Ok(()) => self.end_write(pages),
+            Err(error) => self.refused(error),
+        }
+    }
+
+    /// A write that memory had no room for becomes backpressure: make room for the next one.
+    #[cold]
+    fn refused(&mut self, error: Error) -> Result<()> {
+        if error.kind() != ErrorKind::ResourceExhausted {
+            return Err(error);
+        }
+        self.pressure = Pressure::Full;
+        self.maintain()?;
+        Err(Error::with_source(ErrorKind::Backpressure, format!("{:?}: out of memory for writes", self.shared), error))
+    }
+}

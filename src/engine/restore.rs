@@ -1,0 +1,185 @@
+//! Opening a backend: empty, or on its share of a completed checkpoint.
+//!
+//! Restoring reads the manifests of the old subtasks whose key groups overlap ours, clips and joins their trees, and
+//! is done: segments are read from the store until their files are here.
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::sync::Arc;
+
+use super::backend::{Backend, RestoredPart};
+use super::background::{Current, Identity, Shared};
+use super::environment::{Environment, Inner, Operator, Subtask};
+use super::jobs;
+use super::segment_files::{SegmentFiles, SegmentSource};
+use super::states::StateTable;
+use crate::base::ids::{CheckpointId, SegmentId, Sequence};
+use crate::base::key::KeyRange;
+use crate::base::key_group::KeyGroupRange;
+use crate::checkpoint::completed::CompletedCheckpoint;
+use crate::checkpoint::manifests::read_part;
+use crate::checkpoint::part::CheckpointPart;
+use crate::checkpoint::upload::StoreUploader;
+use crate::io::names::encode_part;
+use crate::io::store::Store;
+use crate::memtable::{Memtable, MemtableConfig};
+use crate::read::Tree;
+use crate::version::{Version, merge_parents};
+use crate::{Error, Result};
+
+/// What the old subtasks leave to a new one.
+struct Inheritance {
+    version: Version,
+    states: StateTable,
+    parts: Vec<RestoredPart>,
+    parents: Vec<CheckpointId>,
+    next_sequence: Sequence,
+    time_high_water_ms: i64,
+}
+
+pub(super) fn open_backend(
+    env: &Environment,
+    operator: &Operator,
+    subtask: Subtask,
+    groups: KeyGroupRange,
+    from: Option<&CompletedCheckpoint>,
+) -> Result<Backend> {
+    let inner = &env.inner;
+    let claim = env.claim()?;
+    if let Some(checkpoint) = from {
+        // Until this job has a checkpoint of its own, it lives on that one.
+        env.log().pin_for_restore(&claim, checkpoint.id())?;
+    }
+    let inheritance = inherit(&*inner.store, operator, groups, from)?;
+    let identity = Identity {
+        operator: operator.name().to_owned(),
+        subtask: subtask.index,
+        parallelism: subtask.parallelism,
+        max_parallelism: operator.max_parallelism(),
+        groups,
+        epoch: claim.epoch,
+        parents: inheritance.parents,
+    };
+    let files = open_files(inner, &identity)?;
+    let sources = restored_sources(&files, &inheritance.version)?;
+    files.clean(&sources.keys().copied().collect())?;
+    let uploader = StoreUploader::new(
+        inner.store.clone(),
+        inner.clock.clone(),
+        inner.random.clone(),
+        &identity.operator,
+        identity.subtask,
+        identity.epoch,
+    );
+    let states = Arc::new(inheritance.states);
+    let current = Current {
+        tree: Arc::new(Tree::default()),
+        flushed_through: inheritance.next_sequence - 1,
+        queue: VecDeque::new(),
+        flushing: false,
+        compacting: false,
+        states: states.clone(),
+        sources,
+        flush_error: None,
+        compaction_error: None,
+        checkpoints: BTreeMap::new(),
+    };
+    let shared =
+        Shared::new(inner.clone(), identity, files, Arc::new(uploader), current, inheritance.time_high_water_ms);
+    let shared = Arc::new(shared);
+    attach_tree(&shared, inheritance.version)?;
+    if inner.eager_restore {
+        jobs::hydrate_all(&shared)?;
+    } else {
+        jobs::start_hydration(&shared);
+    }
+    let mut config = MemtableConfig::new(inner.budget.clone());
+    config.page_bytes = inner.tuning.page_bytes;
+    config.first_sequence = inheritance.next_sequence;
+    Ok(Backend::new(shared, Memtable::new(config), states, inheritance.parts))
+}
+
+fn open_files(inner: &Inner, identity: &Identity) -> Result<SegmentFiles> {
+    let folder = format!("{}-{}", encode_part(&identity.operator), identity.subtask);
+    let directory = inner.directory.join(folder);
+    SegmentFiles::open(directory, inner.files.clone(), inner.disk.clone(), inner.store.clone())
+}
+
+/// Puts the restored tree in place and notes that its segments are durable, so that the first checkpoint uploads
+/// only what changed.
+fn attach_tree(shared: &Shared, version: Version) -> Result<()> {
+    for (_, _, r) in version.refs() {
+        if let Some(name) = r.name() {
+            shared.uploads.set_durable(r.meta().id, name.clone());
+        }
+    }
+    let mut current = shared.current.lock();
+    current.tree = Arc::new(shared.build_tree(version, &Tree::default(), &current.sources)?);
+    Ok(())
+}
+
+fn restored_sources(files: &SegmentFiles, version: &Version) -> Result<HashMap<SegmentId, Arc<SegmentSource>>> {
+    let mut sources = HashMap::new();
+    for (_, _, r) in version.refs() {
+        let name = r.name().ok_or_else(|| {
+            Error::corruption(format!("a manifest refers to segment {} without naming its object", r.meta().id))
+        })?;
+        if r.root() != 0 {
+            return Err(Error::new(
+                crate::ErrorKind::Unsupported,
+                format!("`{name}` lies in another root; forks are not built yet"),
+            ));
+        }
+        sources.entry(r.meta().id).or_insert_with(|| files.remote(r.meta(), name));
+    }
+    Ok(sources)
+}
+
+fn inherit(
+    store: &dyn Store,
+    operator: &Operator,
+    groups: KeyGroupRange,
+    from: Option<&CompletedCheckpoint>,
+) -> Result<Inheritance> {
+    let mut parents = Vec::new();
+    if let Some(checkpoint) = from {
+        for part in checkpoint.parts_of(operator.name()) {
+            check_max_parallelism(operator, part)?;
+            if let Some(common) = part.key_groups.intersect(groups) {
+                let manifest = read_part(store, part)
+                    .map_err(|e| e.context(format!("restoring checkpoint {}", checkpoint.id())))?;
+                parents.push((manifest, KeyRange::groups(common)));
+            }
+        }
+    }
+    let clips: Vec<_> = parents.iter().map(|(m, clip)| (m.version.clone(), clip.clone())).collect();
+    let mut seen = HashSet::new();
+    Ok(Inheritance {
+        version: merge_parents(&clips)?,
+        states: StateTable::restored(parents.iter().flat_map(|(m, _)| m.states.iter().cloned()))?,
+        parents: parents.iter().map(|(m, _)| m.checkpoint).filter(|id| seen.insert(*id)).collect(),
+        next_sequence: parents.iter().map(|(m, _)| m.next_sequence).max().unwrap_or(1),
+        time_high_water_ms: parents.iter().map(|(m, _)| m.time_high_water_ms).max().unwrap_or(i64::MIN),
+        parts: parents
+            .into_iter()
+            .map(|(m, _)| RestoredPart {
+                subtask: m.subtask,
+                parallelism: m.parallelism,
+                groups: m.groups,
+                metadata: m.metadata,
+            })
+            .collect(),
+    })
+}
+
+fn check_max_parallelism(operator: &Operator, part: &CheckpointPart) -> Result<()> {
+    if part.max_parallelism == operator.max_parallelism() {
+        return Ok(());
+    }
+    Err(Error::invalid(format!(
+        "operator `{}` has a max parallelism of {}, checkpoint {} was made with {}; it is fixed for the life of the state",
+        operator.name(),
+        operator.max_parallelism(),
+        part.checkpoint,
+        part.max_parallelism
+    )))
+}

@@ -1,0 +1,354 @@
+//! A backend's local segment files: an unsynced cache of what the store holds, and the only copy of what it
+//! doesn't hold yet.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use bytes::Bytes;
+
+use crate::base::checksum::Hasher;
+use crate::base::ids::SegmentId;
+use crate::io::files::{FileWriter, Files, ReadAt};
+use crate::io::store::Store;
+use crate::io::stored_object::StoredObject;
+use crate::version::segment_meta::SegmentMeta;
+use crate::{Error, ErrorKind, Result};
+
+/// Bytes of one request when a whole file is read or fetched.
+const COPY_CHUNK_BYTES: u64 = 1 << 20;
+
+/// How much local disk all backends of a process may use.
+#[derive(Debug)]
+pub struct DiskBudget {
+    limit_bytes: u64,
+    used_bytes: AtomicU64,
+}
+
+impl DiskBudget {
+    /// A budget of `limit_bytes`, unused.
+    pub fn new(limit_bytes: u64) -> Self {
+        Self { limit_bytes, used_bytes: AtomicU64::new(0) }
+    }
+
+    /// Bytes in use.
+    pub fn used_bytes(&self) -> u64 {
+        self.used_bytes.load(Ordering::Relaxed)
+    }
+
+    fn take(&self, bytes: u64) -> Result<()> {
+        let used = self.used_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        if used > self.limit_bytes {
+            self.give_back(bytes);
+            return Err(Error::new(
+                ErrorKind::ResourceExhausted,
+                format!("local disk budget of {} bytes is used up", self.limit_bytes),
+            ));
+        }
+        Ok(())
+    }
+
+    fn give_back(&self, bytes: u64) {
+        self.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+/// A file that holds its share of the disk budget, and goes with its last user once it is obsolete.
+#[derive(Debug)]
+struct LocalFile {
+    path: PathBuf,
+    length_bytes: u64,
+    files: Arc<dyn Files>,
+    disk: Arc<DiskBudget>,
+    obsolete: AtomicBool,
+}
+
+impl Drop for LocalFile {
+    fn drop(&mut self) {
+        if self.obsolete.load(Ordering::Acquire) {
+            if let Err(error) = self.files.remove(&self.path) {
+                tracing::warn!(%error, "an obsolete segment file stays behind");
+            }
+            self.disk.give_back(self.length_bytes);
+        }
+    }
+}
+
+/// A segment's bytes, wherever they are: in a local file, or in the store until that file is there.
+#[derive(Debug)]
+pub struct SegmentSource {
+    name: String,
+    length_bytes: u64,
+    local: OnceLock<(Arc<dyn ReadAt>, LocalFile)>,
+    remote: Option<StoredObject>,
+    obsolete: AtomicBool,
+}
+
+impl SegmentSource {
+    /// No version of the backend refers to it any more: the local file goes when the last reader does.
+    pub fn mark_obsolete(&self) {
+        self.obsolete.store(true, Ordering::Release);
+        if let Some((_, file)) = self.local.get() {
+            file.obsolete.store(true, Ordering::Release);
+        }
+    }
+
+    /// True when reads don't go to the store.
+    pub fn is_local(&self) -> bool {
+        self.local.get().is_some()
+    }
+}
+
+impl ReadAt for SegmentSource {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn len(&self) -> u64 {
+        self.length_bytes
+    }
+
+    fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
+        if let Some((file, _)) = self.local.get() {
+            return file.read_at(offset, buffer);
+        }
+        match &self.remote {
+            Some(object) => object.read_at(offset, buffer),
+            None => Err(Error::internal(format!("segment `{}` has neither file nor object", self.name))),
+        }
+    }
+}
+
+/// Makes, finds and fetches the segment files of one backend.
+#[derive(Debug, Clone)]
+pub struct SegmentFiles {
+    directory: PathBuf,
+    files: Arc<dyn Files>,
+    disk: Arc<DiskBudget>,
+    store: Arc<dyn Store>,
+}
+
+impl SegmentFiles {
+    /// The files below `directory`, which is made if need be; half-written ones of an earlier process go.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn open(
+        directory: PathBuf,
+        files: Arc<dyn Files>,
+        disk: Arc<DiskBudget>,
+        store: Arc<dyn Store>,
+    ) -> Result<Self> {
+        files.create_directory(&directory)?;
+        Ok(Self { directory, files, disk, store })
+    }
+
+    /// Deletes every file but those of `keep`, which an earlier process may have left whole.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn clean(&self, keep: &HashSet<SegmentId>) -> Result<()> {
+        let keep: HashSet<PathBuf> = keep.iter().map(|id| self.path(*id)).collect();
+        for (path, _) in self.files.list(&self.directory)? {
+            if !keep.contains(&path) {
+                self.files.remove(&path)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn path(&self, id: SegmentId) -> PathBuf {
+        self.directory.join(format!("{id}.seg"))
+    }
+
+    /// A writer for a new segment; the bytes count against the disk budget as they are written.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn create(&self, id: SegmentId) -> Result<Box<dyn FileWriter>> {
+        let path = self.path(id);
+        let inner = self.files.create(&path)?;
+        Ok(Box::new(BudgetedWriter { inner: Some(inner), files: self.clone(), path, written_bytes: 0 }))
+    }
+
+    /// Gives up a finished file that belongs to no version. One that was only begun goes with its writer.
+    pub fn discard(&self, id: SegmentId) {
+        let path = self.path(id);
+        let Ok(file) = self.files.open(&path) else { return };
+        match self.files.remove(&path) {
+            Ok(()) => self.disk.give_back(file.len()),
+            Err(error) => tracing::warn!(%error, "a segment file that nobody needs stays behind"),
+        }
+    }
+
+    /// A segment that was just written here.
+    ///
+    /// # Errors
+    /// I/O errors.
+    pub fn local(&self, meta: &SegmentMeta) -> Result<Arc<SegmentSource>> {
+        let path = self.path(meta.id);
+        let source = SegmentSource {
+            name: path.display().to_string(),
+            length_bytes: meta.length_bytes,
+            local: OnceLock::new(),
+            remote: None,
+            obsolete: AtomicBool::new(false),
+        };
+        self.attach(&source, &path)?;
+        Ok(Arc::new(source))
+    }
+
+    /// A segment that lies in the store, its file still to be fetched.
+    pub fn remote(&self, meta: &SegmentMeta, object_name: &str) -> Arc<SegmentSource> {
+        Arc::new(SegmentSource {
+            name: object_name.to_owned(),
+            length_bytes: meta.length_bytes,
+            local: OnceLock::new(),
+            remote: Some(StoredObject::new(self.store.clone(), object_name, meta.length_bytes)),
+            obsolete: AtomicBool::new(false),
+        })
+    }
+
+    /// Brings a remote segment's file here, or takes one that is here already, but only when length and hash
+    /// agree. True when it was fetched, false when it was reused or isn't needed.
+    ///
+    /// # Errors
+    /// Store and I/O errors; `Corruption` naming the object when its bytes aren't those of `meta`.
+    pub fn hydrate(&self, source: &SegmentSource, meta: &SegmentMeta, cancelled: &dyn Fn() -> bool) -> Result<bool> {
+        let Some(object) = &source.remote else { return Ok(false) };
+        if source.is_local() || source.obsolete.load(Ordering::Acquire) {
+            return Ok(false);
+        }
+        let path = self.path(meta.id);
+        if self.reusable(&path, meta) {
+            self.disk.take(meta.length_bytes)?;
+            self.attach(source, &path)?;
+            return Ok(false);
+        }
+        let partial = path.with_extension("part");
+        self.files.remove(&partial)?;
+        self.files.remove(&path)?;
+        let fetched = self.fetch(object.name(), meta, &partial, cancelled);
+        if let Err(error) = fetched {
+            self.files.remove(&partial)?;
+            return Err(error);
+        }
+        self.files.rename(&partial, &path)?;
+        self.attach(source, &path)?;
+        Ok(true)
+    }
+
+    fn attach(&self, source: &SegmentSource, path: &Path) -> Result<()> {
+        let file = self.files.open(path)?;
+        let guard = LocalFile {
+            path: path.to_path_buf(),
+            length_bytes: source.length_bytes,
+            files: self.files.clone(),
+            disk: self.disk.clone(),
+            obsolete: AtomicBool::new(source.obsolete.load(Ordering::Acquire)),
+        };
+        if source.local.set((file, guard)).is_err() {
+            return Err(Error::internal(format!("segment file {} attached twice", path.display())));
+        }
+        if source.obsolete.load(Ordering::Acquire) {
+            source.mark_obsolete();
+        }
+        Ok(())
+    }
+
+    fn reusable(&self, path: &Path, meta: &SegmentMeta) -> bool {
+        let Ok(file) = self.files.open(path) else { return false };
+        file.len() == meta.length_bytes && hash_of(&*file).is_ok_and(|hash| hash == meta.hash)
+    }
+
+    fn fetch(&self, object: &str, meta: &SegmentMeta, to: &Path, cancelled: &dyn Fn() -> bool) -> Result<()> {
+        self.disk.take(meta.length_bytes)?;
+        let copied = self.copy_object(object, meta, to, cancelled);
+        if copied.is_err() {
+            self.disk.give_back(meta.length_bytes);
+        }
+        copied
+    }
+
+    fn copy_object(&self, object: &str, meta: &SegmentMeta, to: &Path, cancelled: &dyn Fn() -> bool) -> Result<()> {
+        let mut writer = self.files.create(to)?;
+        let mut hasher = Hasher::new();
+        let mut offset = 0;
+        while offset < meta.length_bytes {
+            if cancelled() {
+                return Err(Error::new(ErrorKind::Aborted, format!("fetching {object} was cancelled")));
+            }
+            let end = (offset + COPY_CHUNK_BYTES).min(meta.length_bytes);
+            let bytes = self.store.get_range(object, offset..end)?;
+            hasher.update(&bytes);
+            writer.append(&bytes)?;
+            offset = end;
+        }
+        writer.finish(false)?;
+        check_hash(object, meta, hasher.finish())
+    }
+}
+
+fn check_hash(name: &str, meta: &SegmentMeta, found: u64) -> Result<()> {
+    if found == meta.hash {
+        return Ok(());
+    }
+    Err(Error::corruption(format!("{name}: hash {:016x} expected, {found:016x} found", meta.hash)))
+}
+
+fn hash_of(file: &dyn ReadAt) -> Result<u64> {
+    let mut hasher = Hasher::new();
+    for chunk in chunks(file) {
+        hasher.update(&chunk?);
+    }
+    Ok(hasher.finish())
+}
+
+fn chunks(file: &dyn ReadAt) -> impl Iterator<Item = Result<Bytes>> {
+    (0..file.len()).step_by(COPY_CHUNK_BYTES as usize).map(move |offset| {
+        let length = COPY_CHUNK_BYTES.min(file.len() - offset);
+        let mut buffer = vec![0; usize::try_from(length).unwrap_or(0)];
+        file.read_at(offset, &mut buffer)?;
+        Ok(Bytes::from(buffer))
+    })
+}
+
+/// Counts what it writes against the disk budget, and takes the file away unless it was finished.
+struct BudgetedWriter {
+    inner: Option<Box<dyn FileWriter>>,
+    files: SegmentFiles,
+    path: PathBuf,
+    written_bytes: u64,
+}
+
+impl FileWriter for BudgetedWriter {
+    fn append(&mut self, bytes: &[u8]) -> Result<()> {
+        let Some(inner) = &mut self.inner else { return Err(Error::internal("append to a finished segment file")) };
+        self.files.disk.take(bytes.len() as u64)?;
+        self.written_bytes += bytes.len() as u64;
+        inner.append(bytes)
+    }
+
+    fn finish(mut self: Box<Self>, sync: bool) -> Result<()> {
+        match self.inner.take() {
+            Some(inner) => inner.finish(sync).inspect_err(|_| self.give_up()),
+            None => Err(Error::internal("segment file finished twice")),
+        }
+    }
+}
+
+impl BudgetedWriter {
+    fn give_up(&self) {
+        let _ = self.files.files.remove(&self.path);
+        self.files.disk.give_back(self.written_bytes);
+    }
+}
+
+impl Drop for BudgetedWriter {
+    fn drop(&mut self) {
+        if self.inner.take().is_some() {
+            self.give_up();
+        }
+    }
+}

@@ -1,0 +1,450 @@
+//! Stores behind the `object_store` crate: clouds, by cargo feature.
+//!
+//! That crate is asynchronous and wants a tokio runtime. Each store here owns a small one and hands it every request;
+//! the calling thread waits on a channel. So it doesn't matter whether the caller is inside some runtime itself, and
+//! dropping the store leaves its threads to end on their own.
+
+use std::future::Future;
+use std::ops::Range;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use futures_util::TryStreamExt;
+use object_store::path::Path;
+use object_store::{GetOptions, ObjectStore, ObjectStoreExt, PutOptions, PutPayload};
+
+use super::names;
+use super::store::{ObjectEntry, PutMode, Store};
+use crate::{Error, ErrorKind, Result};
+
+/// Threads that drive requests; they hardly compute.
+const RUNTIME_THREADS: usize = 2;
+
+/// Objects from this length on go up in parts of it (S3: at least 5 MiB, at most 10,000 parts).
+const PART_BYTES: usize = 16 << 20;
+
+/// See the module.
+pub struct RemoteStore {
+    inner: Arc<dyn ObjectStore>,
+    url: String,
+    part_bytes: usize,
+    /// `None` only while being dropped.
+    runtime: Option<tokio::runtime::Runtime>,
+}
+
+impl std::fmt::Debug for RemoteStore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "RemoteStore({})", self.url)
+    }
+}
+
+impl RemoteStore {
+    /// `inner` as a store; `url` names it in errors and must hold no credentials.
+    ///
+    /// # Errors
+    /// `ResourceExhausted` when threads can't be started.
+    pub fn new(inner: Arc<dyn ObjectStore>, url: impl Into<String>) -> Result<Self> {
+        let url = url.into();
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(RUNTIME_THREADS)
+            .thread_name("highwater-store")
+            .enable_all()
+            .build()
+            .map_err(|e| Error::with_source(ErrorKind::ResourceExhausted, format!("threads for `{url}`"), e))?;
+        Ok(Self { inner, url, part_bytes: PART_BYTES, runtime: Some(runtime) })
+    }
+
+    /// Runs `future` on our threads and waits for it here.
+    fn wait<T: Send + 'static>(
+        &self,
+        doing: &str,
+        name: &str,
+        future: impl Future<Output = object_store::Result<T>> + Send + 'static,
+    ) -> Result<T> {
+        let Some(runtime) = &self.runtime else {
+            return Err(Error::new(ErrorKind::Closed, format!("store `{}`", self.url)));
+        };
+        let (sender, receiver) = std::sync::mpsc::sync_channel(1);
+        runtime.spawn(async move {
+            let _ = sender.send(future.await);
+        });
+        match receiver.recv() {
+            Ok(result) => result.map_err(|e| self.failed(doing, name, &e)),
+            Err(_) => Err(Error::internal(format!("{doing} `{name}` in `{}`: the request panicked", self.url))),
+        }
+    }
+
+    fn failed(&self, doing: &str, name: &str, error: &object_store::Error) -> Error {
+        use object_store::Error as E;
+        let kind = match error {
+            E::NotFound { .. } => ErrorKind::NotFound,
+            E::AlreadyExists { .. } | E::Precondition { .. } => ErrorKind::AlreadyExists,
+            E::NotSupported { .. } | E::NotImplemented { .. } => ErrorKind::Unsupported,
+            E::InvalidPath { .. }
+            | E::UnknownConfigurationKey { .. }
+            | E::PermissionDenied { .. }
+            | E::Unauthenticated { .. } => ErrorKind::InvalidArgument,
+            _ => ErrorKind::Unavailable,
+        };
+        // The error itself may quote signed URLs, so it doesn't become the source.
+        Error::new(kind, format!("{doing} `{name}` in `{}`: {}", self.url, redact(&error.to_string())))
+    }
+
+    fn short(&self, name: &str, range: &Range<u64>, found: usize) -> Error {
+        let (start, end) = (range.start, range.end);
+        Error::corruption(format!("object `{name}` in `{}`: bytes {start}..{end} expected, {found} found", self.url))
+    }
+
+    fn put_parts(&self, name: &str, first: Bytes, chunks: &mut dyn Iterator<Item = Result<Bytes>>) -> Result<()> {
+        let (inner, path) = (self.inner.clone(), parse(name)?);
+        let mut upload = self.wait("starting upload of", name, async move { inner.put_multipart(&path).await })?;
+        let mut sent = 0;
+        let mut next = first;
+        let uploaded = loop {
+            if next.is_empty() {
+                break Ok(());
+            }
+            sent += next.len() as u64;
+            let part = upload.put_part(PutPayload::from(next));
+            if let Err(error) = self.wait("uploading a part of", name, part) {
+                break Err(error);
+            }
+            match fill(chunks, self.part_bytes) {
+                Ok(part) => next = part,
+                Err(error) => break Err(error),
+            }
+        };
+        let finished = self.wait("completing", name, async move {
+            match uploaded {
+                Ok(()) => upload.complete().await.map(|_| Ok(())),
+                Err(error) => {
+                    let _ = upload.abort().await;
+                    Ok(Err(error))
+                }
+            }
+        });
+        finished??;
+        // A store may answer "200" to a completion that failed (arrow-rs-object-store 122).
+        let found = self.length(name)?;
+        if found != sent {
+            let message = format!("object `{name}` in `{}`: {sent} bytes sent, {found} stored", self.url);
+            return Err(Error::new(ErrorKind::Unavailable, message));
+        }
+        Ok(())
+    }
+}
+
+impl Drop for RemoteStore {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl Store for RemoteStore {
+    fn url(&self) -> &str {
+        &self.url
+    }
+
+    fn put(&self, name: &str, bytes: Bytes, mode: PutMode) -> Result<()> {
+        let (inner, path) = (self.inner.clone(), parse(name)?);
+        let mode = match mode {
+            PutMode::Create => object_store::PutMode::Create,
+            PutMode::Overwrite => object_store::PutMode::Overwrite,
+        };
+        self.wait("writing", name, async move {
+            inner.put_opts(&path, bytes.into(), PutOptions::from(mode)).await.map(drop)
+        })
+    }
+
+    /// Large objects go up in parts, for which there is no create-only put: there the name is looked up first, which
+    /// suffices for names that only one writer can choose.
+    fn put_stream(&self, name: &str, chunks: &mut dyn Iterator<Item = Result<Bytes>>, mode: PutMode) -> Result<()> {
+        names::check_name(name)?;
+        let first = fill(chunks, self.part_bytes)?;
+        if first.len() < self.part_bytes {
+            return self.put(name, first, mode);
+        }
+        if mode == PutMode::Create {
+            match self.length(name) {
+                Err(error) if error.kind() == ErrorKind::NotFound => {}
+                Err(error) => return Err(error),
+                Ok(_) => {
+                    return Err(Error::new(ErrorKind::AlreadyExists, format!("object `{name}` in `{}`", self.url)));
+                }
+            }
+        }
+        self.put_parts(name, first, chunks)
+    }
+
+    fn get(&self, name: &str) -> Result<Bytes> {
+        let (inner, path) = (self.inner.clone(), parse(name)?);
+        let (bytes, length) = self.wait("reading", name, async move {
+            let found = inner.get(&path).await?;
+            let length = found.meta.size;
+            Ok((found.bytes().await?, length))
+        })?;
+        if bytes.len() as u64 != length {
+            return Err(self.short(name, &(0..length), bytes.len()));
+        }
+        Ok(bytes)
+    }
+
+    fn get_range(&self, name: &str, range: Range<u64>) -> Result<Bytes> {
+        let (inner, path) = (self.inner.clone(), parse(name)?);
+        if range.is_empty() {
+            let length = self.length(name)?;
+            return if range.end <= length { Ok(Bytes::new()) } else { Err(self.short(name, &range, 0)) };
+        }
+        let asked = range.clone();
+        let read = self.wait("reading", name, async move {
+            let options = GetOptions::new().with_range(Some(asked));
+            let found = inner.get_opts(&path, options).await?;
+            let given = found.range.clone();
+            Ok((found.bytes().await?, given))
+        });
+        match read {
+            Ok((bytes, given)) if given == range && bytes.len() as u64 == range.end - range.start => Ok(bytes),
+            Ok((bytes, _)) => Err(self.short(name, &range, bytes.len())),
+            // A range behind the end fails in as many ways as there are stores.
+            Err(error) if error.kind() == ErrorKind::Unavailable => match self.length(name) {
+                Ok(length) if length < range.end => {
+                    Err(self.short(name, &range, usize::try_from(length).unwrap_or(usize::MAX)))
+                }
+                _ => Err(error),
+            },
+            Err(error) => Err(error),
+        }
+    }
+
+    fn length(&self, name: &str) -> Result<u64> {
+        let (inner, path) = (self.inner.clone(), parse(name)?);
+        self.wait("looking up", name, async move { inner.head(&path).await.map(|meta| meta.size) })
+    }
+
+    fn list(&self, prefix: &str) -> Result<Vec<ObjectEntry>> {
+        names::check_prefix(prefix)?;
+        let folder = match prefix.strip_suffix('/') {
+            Some(folder) => Some(parse(folder)?),
+            None => None,
+        };
+        let inner = self.inner.clone();
+        let listed = async move { inner.list(folder.as_ref()).try_collect::<Vec<_>>().await };
+        let mut entries: Vec<_> = self
+            .wait("listing", prefix, listed)?
+            .into_iter()
+            .map(|meta| ObjectEntry {
+                name: meta.location.to_string(),
+                length_bytes: meta.size,
+                modified_ms: meta.last_modified.timestamp_millis(),
+            })
+            .filter(|entry| names::check_name(&entry.name).is_ok())
+            .collect();
+        entries.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(entries)
+    }
+
+    fn delete(&self, name: &str) -> Result<()> {
+        let (inner, path) = (self.inner.clone(), parse(name)?);
+        match self.wait("deleting", name, async move { inner.delete(&path).await }) {
+            Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
+            other => other,
+        }
+    }
+}
+
+fn parse(name: &str) -> Result<Path> {
+    names::check_name(name)?;
+    Path::parse(name).map_err(|e| Error::invalid(format!("`{name}` can't name an object: {e}")))
+}
+
+/// At least `wanted` bytes of `chunks`, less only at their end.
+fn fill(chunks: &mut dyn Iterator<Item = Result<Bytes>>, wanted: usize) -> Result<Bytes> {
+    let mut filled = BytesMut::new();
+    while filled.len() < wanted {
+        match chunks.next() {
+            Some(chunk) => filled.extend_from_slice(&chunk?),
+            None => break,
+        }
+    }
+    Ok(filled.freeze())
+}
+
+/// `text` without the query of any URL in it (signatures, tokens), nor its user and password.
+fn redact(text: &str) -> String {
+    let mut kept = String::with_capacity(text.len());
+    for word in text.split_inclusive(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '(' | ')' | '<' | '>')) {
+        let Some((scheme, rest)) = word.split_once("://") else {
+            kept.push_str(word);
+            continue;
+        };
+        let end = word.chars().last().filter(|c| !c.is_alphanumeric() && !matches!(c, '/' | '=' | '_' | '-'));
+        let rest = rest.split(['?', '#']).next().unwrap_or_default();
+        let (authority, path) = rest.split_once('/').map_or((rest, ""), |(authority, path)| (authority, path));
+        let host = authority.rsplit('@').next().unwrap_or_default();
+        kept.push_str(&format!("{scheme}://{host}/{}", path.trim_end_matches(|c| Some(c) == end)));
+        kept.extend(end);
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use object_store::memory::InMemory;
+
+    fn store() -> RemoteStore {
+        let mut store = RemoteStore::new(Arc::new(InMemory::new()), "memory:///").unwrap();
+        store.part_bytes = 8;
+        store
+    }
+
+    #[test]
+    fn puts_gets_lists_and_deletes() {
+        let store = store();
+        store.put("a/b~20", Bytes::from_static(b"0123"), PutMode::Create).unwrap();
+        let again = store.put("a/b~20", Bytes::new(), PutMode::Create).unwrap_err();
+        assert_eq!(again.kind(), ErrorKind::AlreadyExists);
+        assert_eq!(store.get("a/b~20").unwrap(), b"0123"[..]);
+        assert_eq!(store.get_range("a/b~20", 1..3).unwrap(), b"12"[..]);
+        assert_eq!(store.get_range("a/b~20", 4..4).unwrap(), b""[..]);
+        for beyond in [2..5, 5..6, 4..5] {
+            assert_eq!(store.get_range("a/b~20", beyond).unwrap_err().kind(), ErrorKind::Corruption);
+        }
+        assert_eq!(store.list("a/").unwrap()[0].name, "a/b~20");
+        assert_eq!(store.list("").unwrap().len(), 1);
+        assert!(store.list("b/").unwrap().is_empty());
+        store.delete("a/b~20").unwrap();
+        store.delete("a/b~20").unwrap();
+        assert_eq!(store.get("a/b~20").unwrap_err().kind(), ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn a_long_stream_goes_up_in_parts_and_a_failing_one_leaves_nothing() {
+        let store = store();
+        let chunks = || (0..10_u8).map(|i| Ok(Bytes::from(vec![i; 3])));
+        store.put_stream("x", &mut chunks(), PutMode::Create).unwrap();
+        assert_eq!(store.get("x").unwrap().len(), 30);
+        assert_eq!(store.put_stream("x", &mut chunks(), PutMode::Create).unwrap_err().kind(), ErrorKind::AlreadyExists);
+        let mut failing = chunks().chain([Err(Error::internal("no more"))]);
+        assert_eq!(store.put_stream("y", &mut failing, PutMode::Overwrite).unwrap_err().kind(), ErrorKind::Internal);
+        assert_eq!(store.list("").unwrap().len(), 1);
+    }
+
+    /// Answers "200" to uploads in parts that it throws away, and ignores ranges.
+    #[derive(Debug)]
+    struct Liar(InMemory);
+
+    impl std::fmt::Display for Liar {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            f.write_str("Liar")
+        }
+    }
+
+    #[derive(Debug)]
+    struct Discarded;
+
+    #[async_trait::async_trait]
+    impl object_store::MultipartUpload for Discarded {
+        fn put_part(&mut self, _: PutPayload) -> object_store::UploadPart {
+            Box::pin(async { Ok(()) })
+        }
+
+        async fn complete(&mut self) -> object_store::Result<object_store::PutResult> {
+            InMemory::new().put(&Path::from("elsewhere"), PutPayload::new()).await
+        }
+
+        async fn abort(&mut self) -> object_store::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[async_trait::async_trait]
+    impl ObjectStore for Liar {
+        async fn put_opts(
+            &self,
+            path: &Path,
+            payload: PutPayload,
+            options: PutOptions,
+        ) -> object_store::Result<object_store::PutResult> {
+            self.0.put_opts(path, payload, options).await
+        }
+
+        async fn put_multipart_opts(
+            &self,
+            _: &Path,
+            _: object_store::PutMultipartOptions,
+        ) -> object_store::Result<Box<dyn object_store::MultipartUpload>> {
+            Ok(Box::new(Discarded))
+        }
+
+        async fn get_opts(
+            &self,
+            path: &Path,
+            mut options: GetOptions,
+        ) -> object_store::Result<object_store::GetResult> {
+            options.range = None;
+            self.0.get_opts(path, options).await
+        }
+
+        fn delete_stream(
+            &self,
+            paths: futures_util::stream::BoxStream<'static, object_store::Result<Path>>,
+        ) -> futures_util::stream::BoxStream<'static, object_store::Result<Path>> {
+            self.0.delete_stream(paths)
+        }
+
+        fn list(
+            &self,
+            prefix: Option<&Path>,
+        ) -> futures_util::stream::BoxStream<'static, object_store::Result<object_store::ObjectMeta>> {
+            self.0.list(prefix)
+        }
+
+        async fn list_with_delimiter(&self, prefix: Option<&Path>) -> object_store::Result<object_store::ListResult> {
+            self.0.list_with_delimiter(prefix).await
+        }
+
+        async fn copy_opts(
+            &self,
+            from: &Path,
+            to: &Path,
+            options: object_store::CopyOptions,
+        ) -> object_store::Result<()> {
+            self.0.copy_opts(from, to, options).await
+        }
+    }
+
+    #[test]
+    fn replay_19_arrow_rs_object_store_122_690_a_200_that_isnt_and_a_range_that_isnt() {
+        let mut store = RemoteStore::new(Arc::new(Liar(InMemory::new())), "liar://").unwrap();
+        store.part_bytes = 8;
+        let mut chunks = (0..10_u8).map(|i| Ok(Bytes::from(vec![i; 3])));
+        let error = store.put_stream("x", &mut chunks, PutMode::Overwrite).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotFound, "no commit: {error}");
+        store.put("y", Bytes::from_static(b"0123"), PutMode::Create).unwrap();
+        for range in [0..2, 1..3] {
+            assert_eq!(store.get_range("y", range).unwrap_err().kind(), ErrorKind::Corruption, "no wrong bytes");
+        }
+    }
+
+    #[test]
+    fn used_and_dropped_inside_somebody_elses_runtime() {
+        let outer = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        outer.block_on(async {
+            let store = store();
+            store.put("a", Bytes::new(), PutMode::Create).unwrap();
+            drop(store);
+        });
+    }
+
+    #[test]
+    fn no_credentials_in_errors() {
+        let text =
+            "error sending request for url (https://me:secret@h.example/b/k?X-Amz-Signature=abc&sig=d): timed out";
+        let redacted = redact(text);
+        assert_eq!(redacted, "error sending request for url (https://h.example/b/k): timed out");
+        assert_eq!(redact("no url here: 404"), "no url here: 404");
+    }
+}

@@ -1,0 +1,227 @@
+//! Adoption, eviction and the cache log.
+//!
+//! Once the owner reads from a version that holds an epoch, the epoch's records are clean copies. They
+//! go in the order in which they became clean, a few records at a time; one that was read since goes
+//! to the cache log instead, where it has another turn.
+
+use crate::Result;
+use crate::base::checksum;
+use crate::base::ids::Sequence;
+use crate::base::record::{Kind, OwnedRecord, Record};
+
+use super::key::{Below, MemKey};
+use super::layout::{Header, NewRecord};
+use super::location::Location;
+use super::lookup::Lookup;
+use super::memtable::{Memtable, Place};
+
+/// A clean container and how far its eviction has come.
+#[derive(Debug)]
+pub(super) struct Evictable {
+    pub(super) container: u32,
+    /// Last sequence of the epoch; 0 for a page of the cache log, which any view can do without.
+    last: Sequence,
+    page: usize,
+    offset: usize,
+}
+
+impl Memtable {
+    /// Tells that the version now read from holds every epoch up to `through` (a
+    /// [`SealedEpoch::last_sequence`](super::SealedEpoch::last_sequence)), in order. Their operands in
+    /// memory no longer count, and they may be evicted.
+    pub fn adopt(&mut self, through: Sequence) {
+        self.adopted = self.adopted.max(through);
+        while let Some(container) = self.unadopted.front().copied() {
+            let last = self.log.epoch(container).map_or(0, |epoch| epoch.last_sequence());
+            if last > self.adopted {
+                break;
+            }
+            self.unadopted.pop_front();
+            self.evictable.push_back(Evictable { container, last, page: 0, offset: 0 });
+        }
+        self.look_at_emptied(8);
+    }
+
+    /// Evicts clean records until about `bytes` of pages have been gone through, and returns how many
+    /// it went through: fewer when there is nothing more to evict, or an open view needs what is next.
+    /// Memory comes back page by page, or with the whole epoch where a flush or a reader still holds it.
+    pub fn evict_step(&mut self, bytes: u64) -> u64 {
+        let mut done = 0;
+        self.release_retained(super::memtable::RETAINED_STEP);
+        if self.evictable.is_empty()
+            && let Some(container) = self.log.close_cache_page()
+        {
+            self.evictable.push_back(Evictable { container, last: 0, page: 0, offset: 0 });
+        }
+        while done < bytes {
+            let settled = self.settled();
+            let Some(front) = self.evictable.front() else { break };
+            if front.last > settled {
+                break;
+            }
+            let (container, page, offset) = (front.container, front.page, front.offset);
+            done += self.evict_from(container, page, offset, bytes - done);
+        }
+        self.look_at_emptied(8);
+        done
+    }
+
+    /// Gives the free pages back to the budget.
+    pub fn release_pool(&mut self) {
+        self.log.pool.clear();
+    }
+
+    fn evict_from(&mut self, container: u32, page: usize, offset: usize, bytes: u64) -> u64 {
+        let Some(used) = self.log.pages_of(container).get(page).map(|page| page.used) else {
+            self.evictable.pop_front();
+            self.trash.epochs.extend(self.log.release_container(container));
+            return 0;
+        };
+        let mut at = offset;
+        while at < used && ((at - offset) as u64) < bytes {
+            let pages = self.log.pages_of(container);
+            let header = Header::read(pages[page].bytes(), at);
+            let location = Location::new(pages[page].id, at);
+            if !header.is_dead() {
+                self.evict_record(location, &header);
+            }
+            at += header.size();
+        }
+        if at >= used {
+            self.log.release_page(container, page);
+        }
+        if let Some(front) = self.evictable.front_mut() {
+            (front.page, front.offset) = if at >= used { (page + 1, 0) } else { (page, at) };
+        }
+        (at - offset) as u64
+    }
+
+    fn evict_record(&mut self, location: Location, header: &Header) {
+        let mut key = std::mem::take(&mut self.scratch);
+        key.clear();
+        key.extend_from_slice(self.log.record(location).key);
+        if header.is_grouped() {
+            self.evict_member(&key, location, header);
+        } else {
+            let hash = checksum::hash64(&key);
+            let slot = self.singles.find(hash, |l| l == location).map(|slot| slot.get());
+            if let Some(slot) = slot
+                && !(slot.referenced()
+                    && header.kind() != Kind::Merge
+                    && self.copy_clean(&key, Place::Single(hash), location, None))
+            {
+                self.singles.remove(hash, location);
+            }
+        }
+        self.scratch = key;
+    }
+
+    fn evict_member(&mut self, key: &[u8], location: Location, header: &Header) {
+        let (prefix, user_key) = key.split_at(key.len() - header.user_key_len());
+        let Some(id) = self.groups.find(prefix) else { return };
+        let settled = self.settled();
+        let group = self.groups.get_mut(id);
+        if header.kind() == Kind::PrefixDelete {
+            if group.tombstone.is_some_and(|t| t.location == location) {
+                group.tombstone = None;
+                self.group_shrank(id);
+            }
+            return;
+        }
+        let Some(slot) = group.members.find(&self.log, user_key).map(|slot| slot.get()) else { return };
+        if slot.location() != location {
+            return;
+        }
+        let hidden = group.hides(header.sequence);
+        // The group must stay complete until its silent deletes have arrived below.
+        let keep = group.silent_delete > settled || slot.referenced();
+        if keep && !hidden && header.kind() != Kind::Merge {
+            let place = Place::Member(id);
+            if self.copy_clean(key, place, location, Some(user_key.len())) {
+                return;
+            }
+        }
+        let group = self.groups.get_mut(id);
+        group.absent_epoch = 0;
+        group.complete_since = match group.tombstone {
+            Some(tombstone) if hidden => group.complete_since.max(tombstone.sequence),
+            _ if header.kind() == Kind::Delete => group.complete_since,
+            _ => Sequence::MAX,
+        };
+        self.groups.remove_member(&self.log, id, user_key);
+        self.group_shrank(id);
+    }
+
+    /// Copies a clean record to the cache log; false when there is no memory for it.
+    fn copy_clean(&mut self, key: &[u8], place: Place, location: Location, user_key_len: Option<usize>) -> bool {
+        let record = OwnedRecord::from(self.log.record(location));
+        let key = match user_key_len {
+            Some(len) => MemKey::grouped(key, key.len() - len),
+            None => MemKey::single(key),
+        };
+        match self.append_clean(key, &record.as_record(), None) {
+            Ok(new) => {
+                self.move_entry(key, place, location, new);
+                true
+            }
+            Err(_) => false,
+        }
+    }
+
+    fn append_clean(
+        &mut self,
+        key: MemKey<'_>,
+        record: &Record<'_>,
+        prev: Option<super::location::Link>,
+    ) -> Result<Location> {
+        let (location, full) = self.log.append_clean(&NewRecord {
+            key: record.key,
+            user_key_len: key.user_key_len(),
+            kind: record.kind,
+            sequence: record.sequence,
+            expiry: record.expiry,
+            absent_below: false,
+            prev,
+            value: [record.value, &[]],
+            spare: 0,
+        })?;
+        self.evictable.extend(full.map(|container| Evictable { container, last: 0, page: 0, offset: 0 }));
+        Ok(location)
+    }
+
+    /// Keeps a clean copy of what the version holds for `key`: `record` is the newest [`Kind::Put`]
+    /// with the folded value and the sequence of the newest record. It was read from the version
+    /// adopted at `read_at` (an [`Memtable::adopted_sequence`]). Refused, with `false`, when memory
+    /// says something about the key, when another version has been adopted since, or when there is no
+    /// memory.
+    pub fn promote(&mut self, key: MemKey<'_>, record: &Record<'_>, read_at: Sequence) -> bool {
+        let fits = record.kind == Kind::Put && record.key == key.bytes() && key.check(record.value.len()).is_ok();
+        if !fits || read_at != self.adopted || !matches!(self.lookup(key), Lookup::Unknown) {
+            return false;
+        }
+        let (place, found) = self.locate(key);
+        // An adopted merge record stands there: what views see through it stays linked.
+        let prev = found.filter(|_| !self.views.is_empty()).map(|location| self.log.link(location));
+        let Ok(new) = self.append_clean(key, record, prev) else { return false };
+        match found {
+            Some(location) => self.move_entry(key, place, location, new),
+            None => self.insert_entry(key, place, new, Below::Unknown),
+        }
+        true
+    }
+
+    /// Tells that every entry that lives under `prefix` in the version adopted at `read_at` has been
+    /// promoted or is in memory, with no eviction in between: scans and misses of the group then stay
+    /// in memory. Ignored when memory has no such group, or another version has been adopted.
+    pub fn mark_complete(&mut self, prefix: &[u8], read_at: Sequence) {
+        if read_at != self.adopted {
+            return;
+        }
+        let Some(id) = self.groups.find(prefix) else { return };
+        let current = self.current;
+        let group = self.groups.get_mut(id);
+        if !group.complete_at(current) {
+            group.complete_since = current;
+        }
+    }
+}

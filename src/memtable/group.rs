@@ -1,0 +1,319 @@
+//! Groups: the members of one prefix in the order of their user keys.
+//!
+//! A small group is a sorted vector of slots with the first bytes of each user key beside them; a large
+//! one is a B-tree. What a group knows beyond its members decides whether a read has to go below it.
+
+use std::cell::Cell;
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, btree_map};
+use std::ops::Bound;
+
+use smallvec::SmallVec;
+
+use crate::base::checksum;
+use crate::base::cursor::Direction;
+use crate::base::ids::Sequence;
+use crate::cache::budget::{Budget, Purpose, Reservation};
+
+use super::index::ShardedIndex;
+use super::location::{Location, Slot};
+use super::log::Log;
+
+/// Members up to which a group is a vector.
+const SMALL_MEMBERS: usize = 32;
+/// The accounts of small allocations are settled with the budget in steps of this many bytes.
+const SETTLE_BYTES: u64 = 64 << 10;
+
+pub(super) type UserKey = SmallVec<[u8; 16]>;
+/// The members of a large group.
+pub(super) type Tree = BTreeMap<UserKey, Cell<Slot>>;
+
+#[derive(Debug)]
+pub(super) struct Member {
+    head: u64,
+    slot: Cell<Slot>,
+}
+
+#[derive(Debug)]
+pub(super) enum Members {
+    Small(Vec<Member>),
+    Large(Tree),
+}
+
+/// The first eight bytes as a number, zeros behind: its order never contradicts that of the keys.
+fn head_of(user_key: &[u8]) -> u64 {
+    let mut head = [0; 8];
+    let len = user_key.len().min(8);
+    head[..len].copy_from_slice(&user_key[..len]);
+    u64::from_be_bytes(head)
+}
+
+impl Member {
+    fn order(&self, log: &Log, head: u64, user_key: &[u8]) -> Ordering {
+        self.head.cmp(&head).then_with(|| log.user_key(self.slot.get().location()).cmp(user_key))
+    }
+}
+
+fn search(members: &[Member], log: &Log, user_key: &[u8]) -> Result<usize, usize> {
+    let head = head_of(user_key);
+    members.binary_search_by(|member| member.order(log, head, user_key))
+}
+
+impl Members {
+    pub(super) fn len(&self) -> usize {
+        match self {
+            Self::Small(members) => members.len(),
+            Self::Large(tree) => tree.len(),
+        }
+    }
+
+    pub(super) fn find(&self, log: &Log, user_key: &[u8]) -> Option<&Cell<Slot>> {
+        match self {
+            Self::Small(members) => search(members, log, user_key).ok().map(|at| &members[at].slot),
+            Self::Large(tree) => tree.get(user_key),
+        }
+    }
+
+    /// Adds a member that isn't there. Returns the bytes that it takes.
+    fn insert(&mut self, log: &Log, user_key: &[u8], slot: Slot) -> u64 {
+        let slot = Cell::new(slot);
+        match self {
+            Self::Small(members) if members.len() < SMALL_MEMBERS => {
+                let (Ok(at) | Err(at)) = search(members, log, user_key);
+                members.insert(at, Member { head: head_of(user_key), slot });
+                return self.member_bytes(user_key);
+            }
+            Self::Small(members) => {
+                let keyed = |m: &Member| (UserKey::from_slice(log.user_key(m.slot.get().location())), m.slot.clone());
+                let mut tree: Tree = members.iter().map(keyed).collect();
+                tree.insert(UserKey::from_slice(user_key), slot);
+                *self = Self::Large(tree);
+            }
+            Self::Large(tree) => {
+                tree.insert(UserKey::from_slice(user_key), slot);
+            }
+        }
+        self.member_bytes(user_key)
+    }
+
+    fn remove(&mut self, log: &Log, user_key: &[u8]) -> Option<Slot> {
+        match self {
+            Self::Small(members) => search(members, log, user_key).ok().map(|at| members.remove(at).slot.get()),
+            Self::Large(tree) => tree.remove(user_key).map(Cell::into_inner),
+        }
+    }
+
+    /// What a member costs: a vector's entry, or an entry of a B-tree two thirds full.
+    fn member_bytes(&self, user_key: &[u8]) -> u64 {
+        match self {
+            Self::Small(_) => size_of::<Member>() as u64,
+            Self::Large(_) => 48 + if user_key.len() > 16 { user_key.len() as u64 } else { 0 },
+        }
+    }
+
+    /// The slots of all members.
+    pub(super) fn all(&self, log: &Log) -> MemberIter<'_> {
+        self.range(log, Bound::Unbounded, Bound::Unbounded)
+    }
+
+    /// The slots of the members within the bounds, which must not be crossed.
+    pub(super) fn range(&self, log: &Log, from: Bound<&[u8]>, to: Bound<&[u8]>) -> MemberIter<'_> {
+        match self {
+            Self::Small(members) => {
+                let start = match from {
+                    Bound::Unbounded => 0,
+                    Bound::Included(key) => search(members, log, key).unwrap_or_else(|at| at),
+                    Bound::Excluded(key) => search(members, log, key).map_or_else(|at| at, |at| at + 1),
+                };
+                let end = match to {
+                    Bound::Unbounded => members.len(),
+                    Bound::Included(key) => search(members, log, key).map_or_else(|at| at, |at| at + 1),
+                    Bound::Excluded(key) => search(members, log, key).unwrap_or_else(|at| at),
+                };
+                MemberIter::Small(members.get(start..end).unwrap_or_default().iter())
+            }
+            Self::Large(tree) => MemberIter::Large(tree.range::<[u8], _>((from, to))),
+        }
+    }
+}
+
+/// Walks over members' slots from either end.
+#[derive(Debug)]
+pub(super) enum MemberIter<'a> {
+    Small(std::slice::Iter<'a, Member>),
+    Large(btree_map::Range<'a, UserKey, Cell<Slot>>),
+}
+
+impl<'a> MemberIter<'a> {
+    pub(super) fn step(&mut self, direction: Direction) -> Option<&'a Cell<Slot>> {
+        match (self, direction) {
+            (Self::Small(iter), Direction::Forward) => iter.next().map(|m| &m.slot),
+            (Self::Small(iter), Direction::Backward) => iter.next_back().map(|m| &m.slot),
+            (Self::Large(iter), Direction::Forward) => iter.next().map(|(_, slot)| slot),
+            (Self::Large(iter), Direction::Backward) => iter.next_back().map(|(_, slot)| slot),
+        }
+    }
+}
+
+/// A prefix delete in memory.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Tombstone {
+    pub(super) location: Location,
+    pub(super) sequence: Sequence,
+}
+
+/// Everything in memory under one prefix.
+#[derive(Debug)]
+pub(super) struct Group {
+    pub(super) prefix: Box<[u8]>,
+    pub(super) members: Members,
+    /// Newest prefix delete, while its record is in memory. Members older than it are only for views.
+    pub(super) tombstone: Option<Tombstone>,
+    /// Reads as of this sequence or later need not go below: all that lives is among the members.
+    /// `Sequence::MAX` when that isn't known.
+    pub(super) complete_since: Sequence,
+    /// First sequence of the epoch in which nothing at all lay below the prefix, 0 for none.
+    pub(super) absent_epoch: Sequence,
+    /// Newest delete whose record is in the log only. Until it is adopted the group must stay complete.
+    pub(super) silent_delete: Sequence,
+    /// The group waits in the queue of those that may have become empty.
+    pub(super) queued: bool,
+}
+
+impl Group {
+    pub(super) fn new(prefix: &[u8]) -> Self {
+        Self {
+            prefix: prefix.into(),
+            members: Members::Small(Vec::new()),
+            tombstone: None,
+            complete_since: Sequence::MAX,
+            absent_epoch: 0,
+            silent_delete: 0,
+            queued: false,
+        }
+    }
+
+    /// True when a key that isn't among the members is absent for reads as of `sequence`.
+    pub(super) fn complete_at(&self, sequence: Sequence) -> bool {
+        self.complete_since != Sequence::MAX && self.complete_since <= sequence
+    }
+
+    /// True when a member written at `sequence` was deleted with its prefix since.
+    pub(super) fn hides(&self, sequence: Sequence) -> bool {
+        self.tombstone.is_some_and(|t| sequence < t.sequence)
+    }
+}
+
+/// All groups, found by prefix.
+#[derive(Debug)]
+pub(super) struct Groups {
+    index: ShardedIndex,
+    slab: Vec<Group>,
+    free: Vec<u32>,
+    used_bytes: u64,
+    reservation: Reservation,
+}
+
+impl Groups {
+    pub(super) fn new(budget: &Budget) -> Self {
+        Self {
+            index: ShardedIndex::new(budget),
+            slab: Vec::new(),
+            free: Vec::new(),
+            used_bytes: 0,
+            reservation: budget.force(Purpose::Index, 0),
+        }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.index.len()
+    }
+
+    pub(super) fn size_bytes(&self) -> u64 {
+        self.index.size_bytes() + self.used_bytes
+    }
+
+    pub(super) fn find(&self, prefix: &[u8]) -> Option<u32> {
+        let is = |id: Location| *self.slab[id.id() as usize].prefix == *prefix;
+        self.index.find(checksum::hash64(prefix), is).map(|slot| slot.get().location().id())
+    }
+
+    #[inline]
+    pub(super) fn get(&self, id: u32) -> &Group {
+        &self.slab[id as usize]
+    }
+
+    #[inline]
+    pub(super) fn get_mut(&mut self, id: u32) -> &mut Group {
+        &mut self.slab[id as usize]
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "groups are bounded by memory, far below 2^32")]
+    pub(super) fn create(&mut self, prefix: &[u8]) -> u32 {
+        let group = Group::new(prefix);
+        let id = if let Some(id) = self.free.pop() {
+            self.slab[id as usize] = group;
+            id
+        } else {
+            self.slab.push(group);
+            self.slab.len() as u32 - 1
+        };
+        self.index.insert(checksum::hash64(prefix), Location::of_id(id));
+        self.charge(group_bytes(prefix));
+        id
+    }
+
+    /// Removes a group that has no members.
+    pub(super) fn remove(&mut self, id: u32) {
+        let group = std::mem::replace(&mut self.slab[id as usize], Group::new(&[]));
+        if self.index.remove(checksum::hash64(&group.prefix), Location::of_id(id)).is_some() {
+            self.free.push(id);
+            self.refund(group_bytes(&group.prefix));
+        }
+    }
+
+    pub(super) fn insert_member(&mut self, log: &Log, id: u32, user_key: &[u8], location: Location) {
+        let bytes = self.slab[id as usize].members.insert(log, user_key, Slot::new(0, location));
+        self.charge(bytes);
+    }
+
+    pub(super) fn remove_member(&mut self, log: &Log, id: u32, user_key: &[u8]) -> Option<Slot> {
+        let members = &mut self.slab[id as usize].members;
+        let removed = members.remove(log, user_key)?;
+        let bytes = members.member_bytes(user_key);
+        if members.len() == 0 {
+            *members = Members::Small(Vec::new());
+        }
+        self.refund(bytes);
+        Some(removed)
+    }
+
+    /// Takes all members out; a large tree is left for the caller to drop where it doesn't hurt.
+    pub(super) fn take_members(&mut self, id: u32) -> Members {
+        let taken = std::mem::replace(&mut self.slab[id as usize].members, Members::Small(Vec::new()));
+        let each = taken.member_bytes(&[]);
+        self.refund(each * taken.len() as u64);
+        taken
+    }
+
+    fn charge(&mut self, bytes: u64) {
+        self.used_bytes += bytes;
+        self.settle();
+    }
+
+    fn refund(&mut self, bytes: u64) {
+        // Long user keys of a tree that was dropped whole aren't counted one by one.
+        self.used_bytes = self.used_bytes.saturating_sub(bytes);
+        self.settle();
+    }
+
+    fn settle(&mut self) {
+        if self.reservation.bytes().abs_diff(self.used_bytes) >= SETTLE_BYTES {
+            self.reservation.force_resize(self.used_bytes);
+        }
+    }
+}
+
+fn group_bytes(prefix: &[u8]) -> u64 {
+    (size_of::<Group>() + prefix.len() + 16) as u64
+}

@@ -1,0 +1,378 @@
+//! The log: pages, who holds them, and how a location leads to bytes.
+//!
+//! A page id leads to (container, index); a container is the open epoch, a sealed one, or one page of
+//! the cache log (clean copies that are never flushed). Sealing changes one container, whatever the
+//! number of pages.
+
+use std::sync::Arc;
+
+use crate::base::ids::Sequence;
+use crate::base::record::Record;
+use crate::{Error, ErrorKind, Result};
+
+use super::layout::{Header, NewRecord};
+use super::location::{Link, Location, MAX_PAGES};
+use super::page::{Page, PagePool};
+use super::sealed::SealedEpoch;
+
+const NONE: u32 = u32::MAX;
+
+/// What holds pages.
+#[derive(Debug)]
+pub(super) enum Container {
+    Open(Vec<Page>),
+    Sealed(Arc<SealedEpoch>),
+    Cache(Vec<Page>),
+    Free,
+}
+
+impl Container {
+    #[inline]
+    pub(super) fn pages(&self) -> &[Page] {
+        match self {
+            Self::Open(pages) | Self::Cache(pages) => pages,
+            Self::Sealed(epoch) => &epoch.pages,
+            Self::Free => &[],
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct PageEntry {
+    container: u32,
+    index: u32,
+    birth: u32,
+}
+
+/// What a record took over from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Previous {
+    /// No record of its key, or one that no reader needs.
+    None,
+    /// The record there.
+    At(Location),
+    /// One that is in the version and no longer in memory.
+    Evicted,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Log {
+    table: Vec<PageEntry>,
+    free_ids: Vec<u32>,
+    containers: Vec<Container>,
+    free_containers: Vec<u32>,
+    open: u32,
+    /// Page of the open epoch that is being filled.
+    filling: Option<u32>,
+    /// Container of the cache page that is being filled.
+    cache_filling: Option<u32>,
+    next_birth: u32,
+    pub(super) pool: PagePool,
+    open_bytes: u64,
+    pages_taken: u64,
+    clean_cache_bytes: u64,
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "pages are at most 2^19, containers fewer, offsets below 2^18")]
+impl Log {
+    pub(super) fn new(pool: PagePool) -> Self {
+        Self {
+            table: Vec::new(),
+            free_ids: Vec::new(),
+            containers: vec![Container::Open(Vec::new())],
+            free_containers: Vec::new(),
+            open: 0,
+            filling: None,
+            cache_filling: None,
+            next_birth: 0,
+            pool,
+            open_bytes: 0,
+            pages_taken: 0,
+            clean_cache_bytes: 0,
+        }
+    }
+
+    pub(super) fn pages_taken(&self) -> u64 {
+        self.pages_taken
+    }
+
+    #[inline]
+    pub(super) fn open_bytes(&self) -> u64 {
+        self.open_bytes
+    }
+
+    pub(super) fn cache_bytes(&self) -> u64 {
+        self.clean_cache_bytes
+    }
+
+    /// The bytes of the page in which `location` lies.
+    #[inline]
+    fn bytes(&self, location: Location) -> &[u8] {
+        let entry = self.table[location.page()];
+        self.containers[entry.container as usize].pages()[entry.index as usize].bytes()
+    }
+
+    #[inline]
+    pub(super) fn header(&self, location: Location) -> Header {
+        Header::read(self.bytes(location), location.offset())
+    }
+
+    #[inline]
+    pub(super) fn record(&self, location: Location) -> Record<'_> {
+        let (bytes, at) = (self.bytes(location), location.offset());
+        Header::read(bytes, at).record(bytes, at)
+    }
+
+    /// True when the record at `location` has `key`.
+    #[inline]
+    pub(super) fn key_is(&self, location: Location, key: &[u8]) -> bool {
+        let (bytes, at) = (self.bytes(location), location.offset());
+        Header::read(bytes, at).key(bytes, at) == key
+    }
+
+    pub(super) fn user_key(&self, location: Location) -> &[u8] {
+        let (bytes, at) = (self.bytes(location), location.offset());
+        Header::read(bytes, at).user_key(bytes, at)
+    }
+
+    pub(super) fn prev(&self, location: Location) -> Option<Link> {
+        let (bytes, at) = (self.bytes(location), location.offset());
+        Header::read(bytes, at).prev(bytes, at)
+    }
+
+    /// The record before the one at `location`.
+    pub(super) fn previous(&self, location: Location) -> Previous {
+        let Some(link) = self.prev(location) else { return Previous::None };
+        let entry = self.table[link.location().page()];
+        let is_there = entry.container != NONE && link.leads_to(entry.birth);
+        if is_there { Previous::At(link.location()) } else { Previous::Evicted }
+    }
+
+    pub(super) fn link(&self, location: Location) -> Link {
+        Link::new(location, self.table[location.page()].birth)
+    }
+
+    /// True when the record at `location` belongs to the open epoch.
+    #[inline]
+    pub(super) fn is_open(&self, location: Location) -> bool {
+        self.table[location.page()].container == self.open
+    }
+
+    /// The page bytes and offset of a record of the open epoch; `None` for any other.
+    #[inline]
+    pub(super) fn open_record(&mut self, location: Location) -> Option<(&mut [u8], usize)> {
+        let entry = self.table[location.page()];
+        match &mut self.containers[entry.container as usize] {
+            Container::Open(pages) => Some((pages[entry.index as usize].bytes_mut(), location.offset())),
+            _ => None,
+        }
+    }
+
+    /// Appends to the open epoch.
+    ///
+    /// # Errors
+    /// [`ErrorKind::Backpressure`] when there is no memory for another page; nothing changed then.
+    #[inline]
+    pub(super) fn append(&mut self, new: &NewRecord<'_>) -> Result<Location> {
+        let header = new.header();
+        let size = header.size();
+        let page_bytes = self.pool.page_bytes();
+        if let Some(index) = self.filling
+            && let Container::Open(pages) = &mut self.containers[self.open as usize]
+            && let page = &mut pages[index as usize]
+            && page.used + size <= page_bytes
+        {
+            return Ok(write_into(page, &header, new));
+        }
+        self.append_to_new_page(&header, new)
+    }
+
+    #[cold]
+    fn append_to_new_page(&mut self, header: &Header, new: &NewRecord<'_>) -> Result<Location> {
+        let size = header.size();
+        let mut page = self.pool.take(size)?;
+        let open = self.open;
+        let index = self.containers[open as usize].pages().len() as u32;
+        self.register(&mut page, open, index)?;
+        self.open_bytes += page.bytes().len() as u64;
+        self.pages_taken += 1;
+        // A record that fills most of a page of its own leaves the page before it open.
+        if size <= self.pool.page_bytes() / 2 || self.filling.is_none() && size <= self.pool.page_bytes() {
+            self.filling = Some(index);
+        }
+        let location = write_into(&mut page, header, new);
+        if let Container::Open(pages) = &mut self.containers[open as usize] {
+            pages.push(page);
+        }
+        Ok(location)
+    }
+
+    /// Appends a clean copy to the cache log. The container of a page that is full, to be queued for
+    /// eviction, comes with it.
+    ///
+    /// # Errors
+    /// As [`Log::append`].
+    pub(super) fn append_clean(&mut self, new: &NewRecord<'_>) -> Result<(Location, Option<u32>)> {
+        let header = new.header();
+        let size = header.size();
+        let page_bytes = self.pool.page_bytes();
+        if let Some(container) = self.cache_filling
+            && let Container::Cache(pages) = &mut self.containers[container as usize]
+            && let Some(page) = pages.first_mut()
+            && page.used + size <= page_bytes
+        {
+            return Ok((write_into(page, &header, new), None));
+        }
+        let mut page = self.pool.take(size)?;
+        let container = self.new_container();
+        if let Err(full) = self.register(&mut page, container, 0) {
+            self.free_containers.push(container);
+            return Err(full);
+        }
+        self.clean_cache_bytes += page.bytes().len() as u64;
+        let location = write_into(&mut page, &header, new);
+        self.containers[container as usize] = Container::Cache(vec![page]);
+        Ok((location, self.cache_filling.replace(container)))
+    }
+
+    /// Stops filling the current cache page and returns its container.
+    pub(super) fn close_cache_page(&mut self) -> Option<u32> {
+        self.cache_filling.take()
+    }
+
+    fn new_container(&mut self) -> u32 {
+        self.free_containers.pop().unwrap_or_else(|| {
+            self.containers.push(Container::Free);
+            self.containers.len() as u32 - 1
+        })
+    }
+
+    fn register(&mut self, page: &mut Page, container: u32, index: u32) -> Result<()> {
+        let id = match self.free_ids.pop() {
+            Some(id) => id,
+            None if self.table.len() < MAX_PAGES => {
+                self.table.push(PageEntry { container: NONE, index: 0, birth: 0 });
+                self.table.len() as u32 - 1
+            }
+            None => return Err(Error::new(ErrorKind::Backpressure, format!("memtable: all {MAX_PAGES} pages in use"))),
+        };
+        page.id = id;
+        page.birth = self.birth();
+        self.table[id as usize] = PageEntry { container, index, birth: page.birth };
+        Ok(())
+    }
+
+    fn birth(&mut self) -> u32 {
+        self.next_birth = self.next_birth.wrapping_add(1);
+        self.next_birth
+    }
+
+    /// Marks a record of the open epoch dead: nobody can see it and it will not be flushed. A page in
+    /// which all are dead is used again.
+    pub(super) fn kill(&mut self, location: Location) {
+        let entry = self.table[location.page()];
+        let Container::Open(pages) = &mut self.containers[entry.container as usize] else {
+            debug_assert!(false, "only records of the open epoch die");
+            return;
+        };
+        let page = &mut pages[entry.index as usize];
+        let mut header = Header::read(page.bytes(), location.offset());
+        debug_assert!(!header.is_dead());
+        header.set_dead();
+        header.write(page.bytes_mut(), location.offset());
+        page.live -= 1;
+        if page.live > 0 {
+            return;
+        }
+        if self.filling == Some(entry.index) {
+            // Younger from now on: among records of one generation the greater (birth, offset) is newer.
+            page.used = 0;
+            let (id, birth) = (page.id as usize, self.birth());
+            if let Container::Open(pages) = &mut self.containers[entry.container as usize] {
+                pages[entry.index as usize].birth = birth;
+            }
+            self.table[id].birth = birth;
+            return;
+        }
+        let page = pages.swap_remove(entry.index as usize);
+        if self.filling == Some(pages.len() as u32) {
+            self.filling = Some(entry.index);
+        }
+        if let Some(moved) = pages.get(entry.index as usize) {
+            self.table[moved.id as usize].index = entry.index;
+        }
+        self.open_bytes -= page.bytes().len() as u64;
+        self.forget_id(page.id);
+        self.pool.put(page);
+    }
+
+    fn forget_id(&mut self, id: u32) {
+        self.table[id as usize] = PageEntry { container: NONE, index: 0, birth: 0 };
+        self.free_ids.push(id);
+    }
+
+    /// Seals the open epoch and opens the next. Returns the sealed one and its container.
+    pub(super) fn seal(&mut self, first: Sequence, last: Sequence) -> (Arc<SealedEpoch>, u32) {
+        let sealed = self.open;
+        let pages = match std::mem::replace(&mut self.containers[sealed as usize], Container::Free) {
+            Container::Open(pages) => pages,
+            _ => Vec::new(),
+        };
+        let epoch = Arc::new(SealedEpoch::new(pages, first, last));
+        self.containers[sealed as usize] = Container::Sealed(epoch.clone());
+        self.open = self.new_container();
+        self.containers[self.open as usize] = Container::Open(Vec::new());
+        self.filling = None;
+        self.open_bytes = 0;
+        (epoch, sealed)
+    }
+
+    pub(super) fn pages_of(&self, container: u32) -> &[Page] {
+        self.containers[container as usize].pages()
+    }
+
+    pub(super) fn epoch(&self, container: u32) -> Option<&Arc<SealedEpoch>> {
+        match &self.containers[container as usize] {
+            Container::Sealed(epoch) => Some(epoch),
+            _ => None,
+        }
+    }
+
+    /// Lets go of page `index` of a container from which nothing in the index leads there any more.
+    /// Its memory goes to the pool at once, unless somebody else holds the epoch.
+    pub(super) fn release_page(&mut self, container: u32, index: usize) {
+        let Some(id) = self.containers[container as usize].pages().get(index).map(|p| p.id) else { return };
+        self.forget_id(id);
+        let page = match &mut self.containers[container as usize] {
+            Container::Sealed(epoch) => Arc::get_mut(epoch).and_then(|epoch| epoch.take_page(index)),
+            Container::Cache(pages) => pages.pop(),
+            Container::Open(_) | Container::Free => None,
+        };
+        if let Some(page) = page {
+            if matches!(self.containers[container as usize], Container::Cache(_)) {
+                self.clean_cache_bytes -= page.bytes().len() as u64;
+            }
+            self.pool.put(page);
+        }
+    }
+
+    /// Lets go of a container whose pages have all been released.
+    pub(super) fn release_container(&mut self, container: u32) -> Option<Arc<SealedEpoch>> {
+        self.free_containers.push(container);
+        match std::mem::replace(&mut self.containers[container as usize], Container::Free) {
+            Container::Sealed(epoch) => Some(epoch),
+            _ => None,
+        }
+    }
+}
+
+#[inline]
+#[expect(clippy::cast_possible_truncation, reason = "ids are 32 bits wide")]
+fn write_into(page: &mut Page, header: &Header, new: &NewRecord<'_>) -> Location {
+    let at = page.used;
+    new.write(header, page.bytes_mut(), at);
+    page.used += header.size();
+    page.live += 1;
+    Location::new(page.id as u32, at)
+}

@@ -1,0 +1,103 @@
+//! Pages: fixed pieces of memory that records are appended to, and the pool they come from.
+
+use crate::cache::budget::{Budget, Purpose, Reservation};
+use crate::{Error, ErrorKind, Result};
+
+use super::layout::Header;
+
+/// A page of records. Its memory is reserved from the budget for as long as it exists.
+#[derive(Debug)]
+pub(super) struct Page {
+    bytes: Box<[u8]>,
+    /// Bytes written so far.
+    pub(super) used: usize,
+    /// Records that aren't dead.
+    pub(super) live: usize,
+    /// Its id in the page table while it has one.
+    pub(super) id: u32,
+    /// Never the same for two lives of one id; greater is younger.
+    pub(super) birth: u32,
+    reservation: Reservation,
+}
+
+impl Page {
+    #[inline]
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    #[inline]
+    pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
+        &mut self.bytes
+    }
+
+    /// Moves the page out and leaves one without memory.
+    pub(super) fn take(&mut self) -> Self {
+        let rest = self.reservation.split_all();
+        Self { bytes: std::mem::take(&mut self.bytes), reservation: rest, ..*self }
+    }
+
+    /// Offsets and headers of all its records, dead ones too, oldest first.
+    pub(super) fn headers(&self) -> impl Iterator<Item = (usize, Header)> {
+        let mut at = 0;
+        std::iter::from_fn(move || {
+            if at >= self.used {
+                return None;
+            }
+            let (start, header) = (at, Header::read(&self.bytes, at));
+            at += header.size();
+            Some((start, header))
+        })
+    }
+}
+
+/// Free pages of the usual size, kept so that a steady state asks the system for nothing.
+#[derive(Debug)]
+pub(super) struct PagePool {
+    budget: Budget,
+    page_bytes: usize,
+    free: Vec<Page>,
+    keep: usize,
+}
+
+impl PagePool {
+    pub(super) fn new(budget: Budget, page_bytes: usize, keep: usize) -> Self {
+        Self { budget, page_bytes, free: Vec::new(), keep }
+    }
+
+    pub(super) fn page_bytes(&self) -> usize {
+        self.page_bytes
+    }
+
+    pub(super) fn free_bytes(&self) -> u64 {
+        (self.free.len() * self.page_bytes) as u64
+    }
+
+    /// An empty page for at least `bytes`: of the usual size, or as large as it has to be.
+    pub(super) fn take(&mut self, bytes: usize) -> Result<Page> {
+        if bytes <= self.page_bytes
+            && let Some(page) = self.free.pop()
+        {
+            return Ok(page);
+        }
+        let size = bytes.max(self.page_bytes);
+        let reservation = self.budget.try_reserve(Purpose::Memtable, size as u64).map_err(|e| {
+            Error::with_source(ErrorKind::Backpressure, format!("memtable: no memory for a page of {size} bytes"), e)
+        })?;
+        Ok(Page { bytes: vec![0; size].into_boxed_slice(), used: 0, live: 0, id: 0, birth: 0, reservation })
+    }
+
+    /// Takes back a page that nobody reads any more.
+    pub(super) fn put(&mut self, mut page: Page) {
+        if page.bytes.len() == self.page_bytes && self.free.len() < self.keep {
+            page.used = 0;
+            page.live = 0;
+            self.free.push(page);
+        }
+    }
+
+    /// Gives free pages back to the budget.
+    pub(super) fn clear(&mut self) {
+        self.free.clear();
+    }
+}

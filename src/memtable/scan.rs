@@ -1,0 +1,131 @@
+//! Scans of a group, of the present and of views.
+
+use std::ops::Bound;
+
+use smallvec::SmallVec;
+
+use crate::Result;
+use crate::base::cursor::{Direction, RecordCursor};
+use crate::base::ids::Sequence;
+use crate::base::record::Record;
+
+use super::group::{Group, MemberIter};
+use super::location::Location;
+use super::lookup::{Base, Lookup};
+use super::memtable::{Memtable, Sight, ViewId};
+
+/// Bounds on user keys.
+pub type UserKeyBounds<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
+
+/// Every user key.
+pub const ALL_USER_KEYS: UserKeyBounds<'static> = (Bound::Unbounded, Bound::Unbounded);
+
+/// Walks over the records of a group in memory, as stored: puts, tombstones, and merge records. At a key
+/// whose newest visible record is a merge, the older ones that it rests on follow, newest first, down to
+/// the first that is none. So a scan merges with cursors over segments like one of them.
+#[derive(Debug)]
+pub struct GroupScan<'a> {
+    memtable: &'a Memtable,
+    group: Option<&'a Group>,
+    members: Option<MemberIter<'a>>,
+    sight: Sight,
+    direction: Direction,
+    complete: bool,
+    /// Records of the current key that are still to come, next one last.
+    pending: SmallVec<[Record<'a>; 2]>,
+}
+
+impl Memtable {
+    /// Scans the members of the group of `prefix` whose user keys are within `bounds` (crossed bounds
+    /// are an empty range). Borrows; for a scan that lives on while the owner writes, open a view and
+    /// call [`Memtable::scan_at`] for each step, bounded by the last user key.
+    #[must_use]
+    pub fn scan(&self, prefix: &[u8], bounds: UserKeyBounds<'_>, direction: Direction) -> GroupScan<'_> {
+        self.scan_as(prefix, bounds, direction, self.now())
+    }
+
+    /// As [`Memtable::scan`], as of `view`; empty and incomplete when it isn't open.
+    #[must_use]
+    pub fn scan_at(
+        &self,
+        view: ViewId,
+        prefix: &[u8],
+        bounds: UserKeyBounds<'_>,
+        direction: Direction,
+    ) -> GroupScan<'_> {
+        let sight = self.views.get(&view).copied().unwrap_or(Sight { sequence: 0, adopted: 0 });
+        self.scan_as(prefix, bounds, direction, sight)
+    }
+
+    fn scan_as(&self, prefix: &[u8], bounds: UserKeyBounds<'_>, direction: Direction, sight: Sight) -> GroupScan<'_> {
+        let group = self.groups.find(prefix).map(|id| self.groups.get(id));
+        let members = group.filter(|_| !are_crossed(bounds)).map(|g| g.members.range(&self.log, bounds.0, bounds.1));
+        let complete = group.is_some_and(|group| group.complete_at(sight.sequence));
+        let mut scan =
+            GroupScan { memtable: self, group, members, sight, direction, complete, pending: SmallVec::new() };
+        scan.settle();
+        scan
+    }
+}
+
+/// True for ranges that hold no key at all, which ordered maps refuse.
+fn are_crossed(bounds: UserKeyBounds<'_>) -> bool {
+    match bounds {
+        (Bound::Included(from), Bound::Included(to)) => from > to,
+        (Bound::Included(from) | Bound::Excluded(from), Bound::Excluded(to)) => from >= to,
+        (Bound::Excluded(from), Bound::Included(to)) => from >= to,
+        (Bound::Unbounded, _) | (_, Bound::Unbounded) => false,
+    }
+}
+
+impl GroupScan<'_> {
+    /// True when the version holds nothing that the scan would have to add.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.complete
+    }
+
+    /// Sequence of the newest prefix delete of the group in memory, 0 for none. What the version holds under the
+    /// prefix and is older is gone.
+    #[must_use]
+    pub fn prefix_delete(&self) -> Sequence {
+        self.memtable.buried_at(self.group, self.sight)
+    }
+
+    /// Finds the next member that shows something.
+    fn settle(&mut self) {
+        while self.pending.is_empty() {
+            let Some(slot) = self.members.as_mut().and_then(|members| members.step(self.direction)) else { return };
+            self.memtable.touch(slot);
+            self.show(slot.get().location());
+        }
+    }
+
+    fn show(&mut self, location: Location) {
+        match self.memtable.resolve(location, self.group, self.sight) {
+            Lookup::Record(record) => self.pending.push(record),
+            Lookup::Operands(chain) => {
+                if let Base::Put(base) = chain.base {
+                    self.pending.push(base);
+                }
+                self.pending.extend(chain.newest_first.into_iter().rev());
+                if self.direction == Direction::Backward {
+                    self.pending.reverse();
+                }
+            }
+            Lookup::Absent | Lookup::Unknown => {}
+        }
+    }
+}
+
+impl RecordCursor for GroupScan<'_> {
+    fn record(&self) -> Option<Record<'_>> {
+        self.pending.last().copied()
+    }
+
+    fn advance(&mut self) -> Result<()> {
+        self.pending.pop();
+        self.settle();
+        Ok(())
+    }
+}

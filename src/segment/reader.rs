@@ -1,0 +1,191 @@
+//! An open segment, and how it comes by its blocks.
+#![cfg_attr(not(test), deny(clippy::indexing_slicing))]
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::block::reader::Block;
+use crate::block::seal::{self, MAX_BLOCK_BYTES, SEAL_BYTES};
+use crate::cache::block_cache::{BlockCache, BlockKey};
+use crate::io::files::ReadAt;
+use crate::version::segment_meta::{BlockHandle, SegmentMeta};
+use crate::{Error, Result};
+
+use super::footer::{FOOTER_BYTES, Footer};
+use super::index::{self, Partition};
+use super::stats::SegmentStats;
+
+/// An immutable sorted file of records, open for reading from any thread.
+#[derive(Debug)]
+pub struct Segment {
+    meta: SegmentMeta,
+    source: Arc<dyn ReadAt>,
+    cache: Arc<BlockCache>,
+    number: u64,
+}
+
+/// How a read may come by blocks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Access {
+    /// From the cache, else from the source, and then into the cache.
+    Fill,
+    /// From the cache, else from the source, leaving the cache as it is: for scans that won't come again.
+    Bypass,
+    /// From the cache or not at all.
+    Resident,
+    /// From the source, whatever the cache holds: for checking it.
+    Source,
+}
+
+/// Why a read under an [`Access`] gave nothing.
+pub(super) enum Stop {
+    /// A block isn't in the cache, and fetching it wasn't allowed.
+    NotResident,
+    /// Something is wrong.
+    Failed(Error),
+}
+
+impl From<Error> for Stop {
+    fn from(error: Error) -> Self {
+        Self::Failed(error)
+    }
+}
+
+/// Makes `None` of a read that wasn't allowed to fetch.
+pub(super) fn resident<T>(answer: Result<T, Stop>) -> Result<Option<T>> {
+    match answer {
+        Ok(found) => Ok(Some(found)),
+        Err(Stop::NotResident) => Ok(None),
+        Err(Stop::Failed(error)) => Err(error),
+    }
+}
+
+impl Segment {
+    /// Opens the segment that `meta` describes and `source` holds. Reads nothing: a wrong source shows at the
+    /// first block.
+    #[must_use]
+    pub fn open(meta: SegmentMeta, source: Arc<dyn ReadAt>, cache: Arc<BlockCache>) -> Arc<Self> {
+        let number = cache.next_segment_number();
+        Arc::new(Self { meta, source, cache, number })
+    }
+
+    /// What is known of it without reading.
+    #[must_use]
+    pub fn meta(&self) -> &SegmentMeta {
+        &self.meta
+    }
+
+    /// Its bytes.
+    #[must_use]
+    pub fn source(&self) -> &Arc<dyn ReadAt> {
+        &self.source
+    }
+
+    /// Its statistics, read from the source.
+    ///
+    /// # Errors
+    /// Corruption and `Unsupported` that name the file; I/O errors.
+    pub fn stats(&self) -> Result<SegmentStats> {
+        let footer = self.footer()?;
+        let bytes = self.fetch(footer.stats)?;
+        SegmentStats::decode(&bytes).map_err(|e| self.at(e, footer.stats))
+    }
+
+    /// Its footer, read from the source and held against what is known.
+    pub(super) fn footer(&self) -> Result<Footer> {
+        let footer = read_footer(self.source.as_ref())?;
+        let (known, found) = (&self.meta, &footer);
+        if (known.id, known.length_bytes, known.top_index) != (found.id, found.length_bytes, found.top_index) {
+            return Err(Error::corruption(format!(
+                "segment `{}`: footer of id {}, {} bytes, index at {} expected; {}, {}, {} found",
+                self.source.name(),
+                known.id,
+                known.length_bytes,
+                known.top_index.offset,
+                found.id,
+                found.length_bytes,
+                found.top_index.offset,
+            )));
+        }
+        Ok(footer)
+    }
+
+    /// The raw bytes of a block.
+    pub(super) fn load(&self, handle: BlockHandle, access: Access) -> Result<Bytes, Stop> {
+        let key = BlockKey { segment_number: self.number, offset: handle.offset };
+        match access {
+            Access::Fill => Ok(self.cache.get_or_load(key, || self.fetch(handle))?),
+            Access::Resident => self.cache.get(key).ok_or(Stop::NotResident),
+            Access::Source => Ok(self.fetch(handle)?),
+            Access::Bypass => match self.cache.get(key) {
+                Some(bytes) => Ok(bytes),
+                None => Ok(self.fetch(handle)?),
+            },
+        }
+    }
+
+    /// A block of records or index entries.
+    pub(super) fn block(&self, handle: BlockHandle, access: Access) -> Result<Block, Stop> {
+        let bytes = self.load(handle, access)?;
+        Ok(Block::parse(bytes).map_err(|e| self.at(e, handle))?)
+    }
+
+    /// The top-level index.
+    pub(super) fn top(&self, access: Access) -> Result<Block, Stop> {
+        self.block(self.meta.top_index, access)
+    }
+
+    /// The partitions that answer for `key`; `None` when it is before all keys.
+    pub(super) fn partition(&self, key: &[u8], access: Access) -> Result<Option<Partition>, Stop> {
+        let (top, handle) = (self.top(access)?, self.meta.top_index);
+        let Some(entry) = top.floor(key).map_err(|e| self.at(e, handle))? else { return Ok(None) };
+        let found = index::decode_partition(top.value_bytes(&entry)).map_err(|e| self.at(e, handle))?;
+        Ok(Some(found))
+    }
+
+    /// `error`, led by the file's name and the block's offset.
+    #[cold]
+    pub(super) fn at(&self, error: Error, handle: BlockHandle) -> Error {
+        error.context(format!("segment `{}`, block at {}", self.source.name(), handle.offset))
+    }
+
+    fn fetch(&self, handle: BlockHandle) -> Result<Bytes> {
+        let length = handle.length_bytes as usize;
+        let end = handle.offset.checked_add(u64::from(handle.length_bytes));
+        let within = end.is_some_and(|end| end <= self.meta.length_bytes && end <= self.source.len());
+        if !within || !(SEAL_BYTES..=MAX_BLOCK_BYTES + SEAL_BYTES).contains(&length) {
+            return Err(self.at(
+                Error::corruption(format!(
+                    "{length} bytes expected in a file of {} bytes, {} found there",
+                    self.meta.length_bytes,
+                    self.source.len()
+                )),
+                handle,
+            ));
+        }
+        let mut sealed = vec![0; length];
+        self.source.read_at(handle.offset, &mut sealed).map_err(|e| self.at(e, handle))?;
+        seal::unseal(sealed, seal::seed(self.meta.id, handle.offset)).map_err(|e| self.at(e, handle))
+    }
+}
+
+/// Reads the footer of a segment file.
+///
+/// # Errors
+/// Corruption and `Unsupported` that name the file; I/O errors.
+pub fn read_footer(source: &dyn ReadAt) -> Result<Footer> {
+    let name = |e: Error| e.context(format!("segment `{}`", source.name()));
+    let length = source.len();
+    let Some(offset) = length.checked_sub(FOOTER_BYTES as u64) else {
+        return Err(name(Error::corruption(format!("{FOOTER_BYTES} bytes of footer expected in {length} bytes"))));
+    };
+    let mut bytes = [0; FOOTER_BYTES];
+    source.read_at(offset, &mut bytes).map_err(name)?;
+    let footer = Footer::decode(&bytes).map_err(name)?;
+    if footer.length_bytes != length {
+        let text = format!("{} bytes expected, {length} found", footer.length_bytes);
+        return Err(name(Error::corruption(text)));
+    }
+    Ok(footer)
+}

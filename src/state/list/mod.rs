@@ -1,0 +1,222 @@
+//! One list a key.
+//!
+//! A list is a group of chunks ([`chunk`]), oldest first. Appending extends the newest chunk when it was
+//! begun in the current sequence and has room, and begins a new one otherwise: it never reads what an
+//! earlier epoch wrote. Reading streams chunk by chunk. In a state with a time to live a chunk holds the
+//! elements of one millisecond, so that elements expire one by one.
+
+mod append;
+pub mod chunk;
+pub mod read;
+
+use std::borrow::Borrow;
+use std::marker::PhantomData;
+
+use self::append::Appender;
+use self::read::{ChunkExpiry, ElementCursor, Elements};
+use super::access::{Handle, Located, UNBOUNDED};
+use super::address::Address;
+use super::codec::Codec;
+use super::scratch::Scratch;
+use super::{Types, token};
+use crate::Result;
+use crate::base::cursor::Direction;
+use crate::base::key_group::KeyGroupRange;
+use crate::engine::{Backend, ReadView};
+
+pub(super) use self::chunk::CHUNK_CODEC;
+
+/// Token of a state that holds a list of `T` for each key (and namespace).
+///
+/// A list may be larger than memory: [`ListState::iter`] and [`ListState::cursor`] stream it. An empty
+/// list and no list are the same.
+///
+/// # Examples
+/// ```
+/// # use highwater::*;
+/// # let dir = tempfile::tempdir()?;
+/// # let env = Environment::builder(dir.path()).store("memory:///").open()?;
+/// # let mut b = env.backend(&Operator::new("op", 128), Subtask { index: 0, parallelism: 1 }, None)?;
+/// let pages = b.list_state::<String, String>("pages")?;
+/// pages.add(&mut b, "visitor", "/".to_string())?;
+/// pages.add_all(&mut b, "visitor", ["/about".to_string(), "/jobs".to_string()])?;
+/// assert_eq!(pages.get(&mut b, "visitor")?, ["/", "/about", "/jobs"]);
+/// assert_eq!(pages.iter(&mut b, "visitor")?.count(), 3);
+/// pages.clear(&mut b, "visitor")?;
+/// assert!(pages.is_empty(&mut b, "visitor")?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct ListState<K, T, N = ()> {
+    handle: Handle,
+    types: Types<(K, T, N)>,
+}
+
+token!(ListState < K, T, N > { handle });
+
+impl<K: Codec, T: Codec, N: Codec> ListState<K, T, N> {
+    pub(super) fn new(handle: Handle) -> Self {
+        Self { handle, types: PhantomData }
+    }
+
+    /// Appends an element.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a key of another subtask, or a key or element over the limits;
+    /// `Backpressure` when storage is behind. Nothing was written then.
+    pub fn add(self, backend: &mut Backend, at: impl Address<K, N>, element: impl Borrow<T>) -> Result<()> {
+        self.add_all(backend, at, std::iter::once(element))
+    }
+
+    /// Appends elements in their order. They are written a chunk at a time, none of them kept.
+    ///
+    /// # Errors
+    /// As [`ListState::add`]; elements before the one at fault may have been appended.
+    pub fn add_all<E: Borrow<T>>(
+        self,
+        backend: &mut Backend,
+        at: impl Address<K, N>,
+        elements: impl IntoIterator<Item = E>,
+    ) -> Result<()> {
+        let at = Located::of(backend, &at)?;
+        self.append(backend, at, elements)
+    }
+
+    /// Replaces the list by `elements`.
+    ///
+    /// # Errors
+    /// As [`ListState::add_all`]; the old elements may be gone.
+    pub fn update<E: Borrow<T>>(
+        self,
+        backend: &mut Backend,
+        at: impl Address<K, N>,
+        elements: impl IntoIterator<Item = E>,
+    ) -> Result<()> {
+        let at = Located::of(backend, &at)?;
+        self.handle.delete_all(backend, &at)?;
+        self.append(backend, at, elements)
+    }
+
+    /// Removes all elements.
+    ///
+    /// # Errors
+    /// As [`ListState::add`].
+    pub fn clear(self, backend: &mut Backend, at: impl Address<K, N>) -> Result<()> {
+        let at = Located::of(backend, &at)?;
+        self.handle.delete_all(backend, &at)
+    }
+
+    /// The whole list, empty when there is none.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a key of another subtask; `Codec` when stored bytes are no `T`; those of
+    /// reading.
+    pub fn get(self, backend: &mut Backend, at: impl Address<K, N>) -> Result<Vec<T>> {
+        self.iter(backend, at)?.collect()
+    }
+
+    /// True when there is no element.
+    ///
+    /// # Errors
+    /// As [`ListState::get`].
+    pub fn is_empty(self, backend: &mut Backend, at: impl Address<K, N>) -> Result<bool> {
+        Ok(self.iter(backend, at)?.next().transpose()?.is_none())
+    }
+
+    /// Walks over the elements, oldest first. The backend is borrowed meanwhile; to write while
+    /// walking, see [`ListState::cursor`].
+    ///
+    /// # Errors
+    /// As [`ListState::get`], here and from the iterator.
+    pub fn iter(self, backend: &mut Backend, at: impl Address<K, N>) -> Result<Elements<'_, T>> {
+        let at = Located::of(backend, &at)?;
+        let expiry = ChunkExpiry::now(self.handle, backend);
+        let scan = self.handle.scan(backend, &at, UNBOUNDED, Direction::Forward)?;
+        Ok(Elements::new(scan, expiry))
+    }
+
+    /// Opens a cursor on the elements as they are now, oldest first; the backend may be written while it
+    /// walks.
+    ///
+    /// # Errors
+    /// As [`ListState::get`].
+    pub fn cursor(self, backend: &mut Backend, at: impl Address<K, N>) -> Result<ElementCursor<T>> {
+        let at = Located::of(backend, &at)?;
+        let expiry = ChunkExpiry::now(self.handle, backend);
+        Ok(ElementCursor::new(self.handle.cursor(backend, &at, UNBOUNDED, Direction::Forward)?, expiry))
+    }
+
+    /// Moves the elements of the namespaces `sources`, in their order, to the end of `target`'s list.
+    /// They keep their time to live. `target` among the sources counts for nothing.
+    ///
+    /// # Errors
+    /// As [`ListState::get`] and [`ListState::add_all`]. Elements are copied before the sources are
+    /// removed: after an error that isn't `InvalidArgument` or `Codec`, go on from the last checkpoint.
+    pub fn merge_namespaces<Q: Codec + ?Sized>(
+        self,
+        backend: &mut Backend,
+        key: &Q,
+        target: &N,
+        sources: &[N],
+    ) -> Result<()>
+    where
+        K: Borrow<Q>,
+    {
+        let at = Located::of::<K, N>(backend, &(key, target))?;
+        let expiry = ChunkExpiry::now(self.handle, backend);
+        for source in sources {
+            let from = Located::of::<K, N>(backend, &(key, source))?;
+            if from.same_prefix(&at) {
+                continue;
+            }
+            let to = Located::of::<K, N>(backend, &(key, target))?;
+            let cursor = self.handle.cursor(backend, &from, UNBOUNDED, Direction::Forward)?;
+            append::move_elements(self.handle, backend, cursor, expiry, to)?;
+            self.handle.delete_all(backend, &from)?;
+        }
+        Ok(())
+    }
+
+    /// Calls `visit` with every (key, namespace, element) of a view in `groups`, lists by key group, then
+    /// by bytes, elements oldest first. `now_ms` decides what has expired.
+    ///
+    /// # Errors
+    /// Those of reading and decoding, and what `visit` returns.
+    pub fn for_each(
+        self,
+        view: &ReadView,
+        groups: KeyGroupRange,
+        now_ms: i64,
+        mut visit: impl FnMut(&K, &N, T) -> Result<()>,
+    ) -> Result<()> {
+        let expiry = ChunkExpiry::at(self.handle, now_ms);
+        self.handle.visit(view, groups, &mut |key, namespace, _, value| {
+            let mut elements = expiry.open(value)?;
+            let (key, namespace) = (K::decode(key)?, N::decode(namespace)?);
+            while let Some(element) = elements.next()? {
+                visit(&key, &namespace, T::decode(element)?)?;
+            }
+            Ok(())
+        })
+    }
+
+    fn append<E: Borrow<T>>(
+        self,
+        backend: &mut Backend,
+        at: Located,
+        elements: impl IntoIterator<Item = E>,
+    ) -> Result<()> {
+        let mut elements = elements.into_iter().peekable();
+        if elements.peek().is_none() {
+            return Ok(());
+        }
+        let written_ms = self.handle.ttl_ms.map(|_| backend.now_ms());
+        let mut appender = Appender::open(self.handle, backend, at)?;
+        let mut bytes = Scratch::take();
+        for element in elements {
+            bytes.clear();
+            element.borrow().encode(&mut bytes)?;
+            appender.push(backend, &bytes, written_ms)?;
+        }
+        appender.finish(backend)
+    }
+}
