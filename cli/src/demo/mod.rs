@@ -6,11 +6,13 @@
 //!   with the job.
 
 mod check;
+mod command;
 mod generator;
 mod run;
 mod source;
 mod summary;
 
+pub use command::main;
 pub use check::{Verdict, check};
 pub use generator::{Bid, bid, event_time};
 pub use run::run;

@@ -20,9 +20,14 @@ use crate::window::WindowOperator;
 const SEED: u64 = 42;
 
 /// Key groups of the demo's job.
-const MAX_PARALLELISM: u32 = 128;
+pub(super) const MAX_PARALLELISM: u32 = 128;
 
-const INTERVAL: Duration = Duration::from_secs(1);
+pub(super) const CHECKPOINT_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The time between checkpoints: short demos see some too.
+pub(super) fn interval(args: &DemoArgs) -> Duration {
+    Duration::from_secs(1).min(Duration::from_millis(args.seconds * 1000 / 10))
+}
 
 /// One stretch of the job between two crashes.
 struct Life {
@@ -158,9 +163,8 @@ impl Demo<'_> {
             max_parallelism: MAX_PARALLELISM,
             out_of_orderness: OUT_OF_ORDERNESS_NANOS,
             rate: Some(self.max_rate),
-            // Short demos see checkpoints too.
-            interval: INTERVAL.min(Duration::from_millis(self.args.seconds * 1000 / 10)),
-            checkpoint_timeout: Duration::from_secs(60),
+            interval: interval(self.args),
+            checkpoint_timeout: CHECKPOINT_TIMEOUT,
             first_checkpoint,
         }
     }

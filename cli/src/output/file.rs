@@ -58,7 +58,7 @@ impl OutputFile {
                 path.display()
             ))),
             Ok(_) => Ok(()),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => check_folder(path),
             Err(error) => Err(Failure::io("look at the output", path, &error)),
         }
     }
@@ -82,6 +82,7 @@ impl OutputFile {
     /// The file is shorter than what was synced, or differs before that (exit code 2, naming both lengths).
     pub fn check_resume(path: &Path, synced: Synced) -> Outcome<ResumableOutput> {
         if synced.length == 0 && !path.exists() {
+            check_folder(path)?;
             return Ok(ResumableOutput(Resumable::Missing(path.to_owned())));
         }
         let file = match open(path, false) {
@@ -201,12 +202,26 @@ fn open(path: &Path, create: bool) -> Outcome<File> {
         .map_err(|error| Failure::io("open the output", path, &error))
 }
 
-/// A new file survives a crash of the host only when its folder is synced too.
-fn sync_folder(path: &Path) -> Outcome<()> {
-    let folder = match path.parent() {
+/// Finds out while nothing has been touched that `path` couldn't be created.
+fn check_folder(path: &Path) -> Outcome<()> {
+    let folder = folder_of(path);
+    match std::fs::metadata(folder) {
+        Ok(meta) if meta.is_dir() && !meta.permissions().readonly() => Ok(()),
+        Ok(_) => Err(Failure::usage(format!("the output {} can't be created in {}", path.display(), folder.display()))),
+        Err(error) => Err(Failure::io("look at the folder of the output", folder, &error)),
+    }
+}
+
+fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
         _ => Path::new("."),
-    };
+    }
+}
+
+/// A new file survives a crash of the host only when its folder is synced too.
+fn sync_folder(path: &Path) -> Outcome<()> {
+    let folder = folder_of(path);
     File::open(folder)
         .and_then(|folder| folder.sync_all())
         .map_err(|error| Failure::io("sync the folder of the output", folder, &error))

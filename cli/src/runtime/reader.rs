@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use crossbeam::channel::{Receiver, Sender, TryRecvError};
 
 use crate::exit::Outcome;
+use crate::kill::{self, Point};
 use crate::position::Position;
 use crate::runtime::coordinate::Event;
 use crate::runtime::record::{Barrier, ToSubtask};
@@ -131,6 +132,7 @@ impl<S: Source> Reader<S> {
             let Some(time) = self.source.next(&mut records)? else {
                 return Ok(Flow::GoOn);
             };
+            kill::pass(Point::Event);
             for mut record in records.drain(..) {
                 record.watermark = self.watermark;
                 let parallelism = self.subtasks.len() as u32;

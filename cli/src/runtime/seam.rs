@@ -62,6 +62,11 @@ pub trait Snapshots: Send {
         drop(controls);
     }
 
+    /// The next of the news that the state itself read, and acted on, while it waited.
+    fn heard(&mut self) -> Option<Control> {
+        None
+    }
+
     /// Freezes the state as it is now, together with `metadata`; returns at once.
     ///
     /// # Errors

@@ -66,6 +66,9 @@ fn serve<R: StagedRows + Snapshots>(
                 return Err(Failure::internal("the subtasks disagree on where a barrier lies"));
             }
         }
+        while let Some(control) = sink.heard()? {
+            tell_written(control, events);
+        }
     }
 }
 
@@ -85,9 +88,13 @@ fn next<R: StagedRows + Snapshots>(
             return Ok(None);
         };
         sink.control(control)?;
-        if let Control::Confirm(id) = control {
-            let _ = events.send(Event::Written(id));
-        }
+        tell_written(control, events);
+    }
+}
+
+fn tell_written<T>(control: Control, events: &Sender<Event<T>>) {
+    if let Control::Confirm(id) = control {
+        let _ = events.send(Event::Written(id));
     }
 }
 

@@ -15,6 +15,7 @@ use std::collections::{BTreeMap, VecDeque};
 use crossbeam::channel::Receiver;
 
 use crate::exit::{Failure, Outcome};
+use crate::kill::{self, Point};
 use crate::output::{OutputFile, ResumableOutput, Synced};
 use crate::position::Position;
 use crate::runtime::{Control, JobMetadata, Row, Snapshots, StagedRows, Totals};
@@ -131,6 +132,16 @@ impl<R: StagedRows + Snapshots> StagedOutput<R> {
     /// Writes the rows of a completed checkpoint, or forgets a failed one (its rows go with the next).
     pub(super) fn control(&mut self, control: Control) -> Outcome<()> {
         self.store.control(control)?;
+        self.follow(control)
+    }
+
+    /// The next of the news that the state read while it waited; now acted on here too.
+    pub(super) fn heard(&mut self) -> Outcome<Option<Control>> {
+        let heard = self.store.heard();
+        heard.map(|control| self.follow(control).map(|()| control)).transpose()
+    }
+
+    fn follow(&mut self, control: Control) -> Outcome<()> {
         match control {
             Control::Abort(id) => {
                 self.cuts.remove(&id);
@@ -165,6 +176,7 @@ impl<R: StagedRows + Snapshots> StagedOutput<R> {
         if upto <= self.committed {
             return Ok(());
         }
+        kill::pass(Point::BeforeAppend);
         let first = self.pieces.partition_point(|(offset, _)| *offset < self.committed);
         for (offset, _) in self.pieces.range(first..) {
             if *offset >= upto {
@@ -172,7 +184,9 @@ impl<R: StagedRows + Snapshots> StagedOutput<R> {
             }
             let bytes = self.store.staged(*offset)?.ok_or_else(|| missing(*offset))?;
             self.file.write_at(*offset, &bytes)?;
+            kill::pass(Point::InAppend);
         }
+        kill::pass(Point::BeforeSync);
         self.synced = self.file.sync()?;
         self.committed = self.synced.length;
         Ok(())
