@@ -32,3 +32,8 @@ pub use state::{
     Address, AggregatingState, Aggregator, Codec, KeyedState, ListState, MapState, OrderedCodec, ReducingState, Serde,
     StateBuilder, TimeDomain, Timer, TimerService, ValueState,
 };
+
+/// The examples of the README run with the others.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

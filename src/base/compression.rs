@@ -1,5 +1,9 @@
 //! Block compression: none, or zstd where it pays.
 
+use std::cell::RefCell;
+
+use zstd::bulk::{Compressor, Decompressor};
+
 use crate::{Error, Result};
 
 /// How a block's bytes are stored.
@@ -27,10 +31,23 @@ impl Compression {
 
 const LEVEL: i32 = 1;
 
+thread_local! {
+    /// A context costs more to make than a block to compress; each worker keeps its own.
+    static COMPRESSOR: RefCell<Option<Compressor<'static>>> = const { RefCell::new(None) };
+    static DECOMPRESSOR: RefCell<Option<Decompressor<'static>>> = const { RefCell::new(None) };
+}
+
 /// `raw` compressed by zstd, or `None` where that saves less than an eighth.
 #[must_use]
 pub fn compress(raw: &[u8]) -> Option<Vec<u8>> {
-    let packed = zstd::bulk::compress(raw, LEVEL).ok()?;
+    let packed = COMPRESSOR.with_borrow_mut(|slot| {
+        let compressor = match slot {
+            Some(compressor) => compressor,
+            none => none.insert(Compressor::new(LEVEL)?),
+        };
+        compressor.compress(raw)
+    });
+    let packed = packed.ok()?;
     (packed.len() <= raw.len() - raw.len() / 8).then_some(packed)
 }
 
@@ -39,8 +56,14 @@ pub fn compress(raw: &[u8]) -> Option<Vec<u8>> {
 /// # Errors
 /// Corruption when the bytes aren't zstd or give another length.
 pub fn decompress(packed: &[u8], raw_len: usize) -> Result<Vec<u8>> {
-    let raw = zstd::bulk::decompress(packed, raw_len)
-        .map_err(|e| Error::with_source(crate::ErrorKind::Corruption, "decompressing a zstd block", e))?;
+    let raw = DECOMPRESSOR.with_borrow_mut(|slot| {
+        let decompressor = match slot {
+            Some(decompressor) => decompressor,
+            none => none.insert(Decompressor::new()?),
+        };
+        decompressor.decompress(packed, raw_len)
+    });
+    let raw = raw.map_err(|e| Error::with_source(crate::ErrorKind::Corruption, "decompressing a zstd block", e))?;
     if raw.len() != raw_len {
         return Err(Error::corruption(format!("zstd block: {raw_len} bytes expected, {} found", raw.len())));
     }

@@ -214,6 +214,7 @@ impl Backend {
         let id = CheckpointId { epoch: self.writer_epoch(), id };
         let (sender, ticket) = TicketSender::new(id);
         let cancel = Cancel::new();
+        self.shared.current.lock().checkpoints.insert(id.id, cancel.clone());
         self.freeze(Some(Arc::new(PendingCheckpoint {
             id,
             kind,
@@ -221,28 +222,20 @@ impl Backend {
             states: self.states.clone(),
             next_sequence: self.memtable.current_sequence() + 1,
             created_ms: self.shared.now_ms(),
-            cancel: cancel.clone(),
+            cancel,
             sender,
         })));
-        self.shared.current.lock().checkpoints.insert(id.id, cancel);
         Ok(ticket)
     }
 
-    /// Notes that checkpoint `id` is complete. Late, repeated or unknown ones are no error.
+    /// Takes note that checkpoint `id` is complete. Late, repeated or unknown ones are no error, and one that never
+    /// comes does no harm: what a checkpoint made durable may be built on at once, since the log keeps the objects
+    /// of pending checkpoints.
     ///
     /// # Errors
     /// Why the backend was stopped, if it was.
     pub fn confirm(&mut self, id: u64) -> Result<()> {
-        self.shared.check()?;
-        let live: std::collections::HashSet<_> = {
-            let mut current = self.shared.current.lock();
-            current.checkpoints.remove(&id);
-            if !current.checkpoints.is_empty() {
-                return Ok(());
-            }
-            current.sources.keys().copied().collect()
-        };
-        self.shared.uploads.retain(|segment| live.contains(&segment));
+        tracing::debug!(id, backend = ?self.shared, "checkpoint confirmed");
         self.poll()
     }
 
@@ -300,7 +293,7 @@ impl Backend {
         let stats = self.memtable.stats();
         let used = stats.dirty_bytes + stats.sealed_unflushed_bytes + stats.clean_bytes + stats.index_bytes;
         if used > share {
-            self.memtable.evict_step((used - share).min(4 * self.env().tuning.page_bytes as u64));
+            self.memtable.evict_step((used - share).min(2 * self.env().tuning.page_bytes as u64));
             self.drop_trash();
         }
         self.pressure = pressure(stats.sealed_unflushed_bytes, share);
@@ -308,7 +301,7 @@ impl Backend {
     }
 
     /// Hands what has to be dropped to a worker: freeing hundreds of megabytes takes milliseconds.
-    fn drop_trash(&mut self) {
+    pub(super) fn drop_trash(&mut self) {
         let trash = self.memtable.take_trash();
         if !trash.is_empty() {
             self.env().local.spawn(Box::new(move || drop(trash)));
@@ -358,9 +351,13 @@ impl Backend {
 impl Drop for Backend {
     fn drop(&mut self) {
         self.shared.closed.store(true, Ordering::Release);
-        for cancel in self.shared.current.lock().checkpoints.values() {
-            cancel.cancel();
-        }
+        let waiting = {
+            let mut current = self.shared.current.lock();
+            current.checkpoints.values().for_each(Cancel::cancel);
+            std::mem::take(&mut current.queue)
+        };
+        // Fails their tickets.
+        drop(waiting);
         self.env().open_backends.fetch_sub(1, Ordering::Relaxed);
     }
 }

@@ -64,7 +64,7 @@ pub(super) struct Current {
     pub flush_error: Option<Error>,
     /// Why the last compaction failed; it is tried again once the tree has changed.
     pub compaction_error: Option<Error>,
-    /// Checkpoints that are neither confirmed nor aborted.
+    /// Checkpoints that are being made.
     pub checkpoints: BTreeMap<u64, crate::io::retry::Cancel>,
 }
 
@@ -84,7 +84,7 @@ pub(super) struct Shared {
     pub time_high_water_ms: AtomicI64,
     pub poison: OnceLock<Error>,
     pub closed: AtomicBool,
-    /// Segments get ids from it; random, since a restarted writer must not repeat them.
+    /// Segments get ids from it. Random, and of this writer alone: ids are unique over a lineage.
     attempt: u64,
     segments_made: AtomicU64,
 }
@@ -104,7 +104,8 @@ impl Shared {
         current: Current,
         time_high_water_ms: i64,
     ) -> Self {
-        let attempt = env.random.next_u64();
+        let writer = format!("{} {} {}", identity.epoch, identity.subtask, identity.operator);
+        let attempt = checksum::hash64_seeded(writer.as_bytes(), env.random.next_u64());
         Self {
             env,
             identity,
@@ -126,6 +127,10 @@ impl Shared {
     /// was expired stays so.
     pub fn now_ms(&self) -> i64 {
         let now = self.env.clock.now_ms();
+        let highest = self.time_high_water_ms.load(Ordering::Relaxed);
+        if now <= highest {
+            return highest;
+        }
         self.time_high_water_ms.fetch_max(now, Ordering::Relaxed).max(now)
     }
 

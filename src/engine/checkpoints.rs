@@ -1,6 +1,6 @@
 //! A checkpoint from its freeze to its part: what the owner notes down, and what a worker does with it.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -40,7 +40,21 @@ pub(super) fn run(shared: &Shared, checkpoint: &PendingCheckpoint, tree: &Tree) 
         }
     }
     checkpoint.sender.complete(outcome);
+    forget(shared, checkpoint.id.id);
     shared.progress.notify_all();
+}
+
+/// The checkpoint is no longer being made. With the last one go the names of segments that no tree here holds.
+fn forget(shared: &Shared, id: u64) {
+    let live: HashSet<SegmentId> = {
+        let mut current = shared.current.lock();
+        current.checkpoints.remove(&id);
+        if !current.checkpoints.is_empty() {
+            return;
+        }
+        current.sources.keys().copied().collect()
+    };
+    shared.uploads.retain(|segment| live.contains(&segment));
 }
 
 fn make_part(shared: &Shared, checkpoint: &PendingCheckpoint, tree: &Tree) -> Result<CheckpointPart> {

@@ -271,7 +271,8 @@ pub(super) struct Inner {
 impl Inner {
     /// Memtable bytes that one backend may use now.
     pub fn memtable_share_bytes(&self) -> u64 {
-        self.memory.memtable_bytes / self.open_backends.load(Ordering::Relaxed).max(1) as u64
+        let share = self.memory.memtable_bytes / self.open_backends.load(Ordering::Relaxed).max(1) as u64;
+        share.min(self.tuning.memtable_bytes)
     }
 }
 

@@ -12,6 +12,9 @@ use crate::memtable::{Base, Below, Lookup, MemKey, Probe};
 use crate::read::{Lookup as Newer, Tree};
 use crate::{Error, ErrorKind, Result};
 
+/// Bytes of clean records that are gone through when a write finds memory full.
+const ROOM_BYTES: u64 = 1 << 20;
+
 /// What the encoded key in `Backend::key` is.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Encoded {
@@ -168,10 +171,21 @@ impl Backend {
         Ok(encoded)
     }
 
-    /// Looks up when the write that just happened took a page.
+    /// Makes a write, once more after making room when memory was full, then looks after memory if it took a page.
     #[inline]
-    fn end_write(&mut self, pages_before: u64) -> Result<()> {
-        if self.memtable.pages_taken() != pages_before { self.maintain() } else { Ok(()) }
+    fn write<T>(&mut self, mut write: impl FnMut(&mut Self) -> Result<T>) -> Result<T> {
+        let pages = self.memtable.pages_taken();
+        let written = match write(self) {
+            Err(error) if error.kind() == ErrorKind::Backpressure => {
+                self.make_room(&error)?;
+                write(self)?
+            }
+            written => written?,
+        };
+        if self.memtable.pages_taken() != pages {
+            self.maintain()?;
+        }
+        Ok(written)
     }
 
     #[inline]
@@ -204,17 +218,14 @@ impl Backend {
         self.check_value(value)?;
         let encoded = self.begin_write(state, key)?;
         let expiry = self.expiry_of(encoded);
-        let pages = self.memtable.pages_taken();
-        let (tree, bytes) = (&self.tree, self.key.as_slice());
-        let written = self.memtable.put(encoded.mem_key(bytes), value, expiry, || below(tree, bytes, encoded));
-        if let Err(error) = written {
-            return self.refused(error);
-        }
-        self.end_write(pages)
+        self.write(|b| {
+            let (tree, bytes) = (&b.tree, b.key.as_slice());
+            b.memtable.put(encoded.mem_key(bytes), value, expiry, || below(tree, bytes, encoded))
+        })
     }
 
     /// Appends to the value that memory holds of a key, in place where there is room. Returns its new length, or
-    /// `None` when memory holds no value of it that was written in this generation: nothing was done then.
+    /// `None` when memory holds no value of it, or one that may expire: nothing was done then.
     ///
     /// # Errors
     /// As [`Backend::put`].
@@ -222,14 +233,7 @@ impl Backend {
     pub fn append(&mut self, state: RawState, key: KeyParts<'_>, suffix: &[u8]) -> Result<Option<usize>> {
         self.check_value(suffix)?;
         let encoded = self.begin_write(state, key)?;
-        let pages = self.memtable.pages_taken();
-        match self.memtable.append(encoded.mem_key(&self.key), suffix) {
-            Ok(length) => {
-                self.end_write(pages)?;
-                Ok(length)
-            }
-            Err(error) => self.refused(error).map(|()| None),
-        }
+        self.write(|b| b.memtable.append(encoded.mem_key(&b.key), suffix))
     }
 
     /// Applies a merge operand to a key's value, now where the value is in memory, else at the next read or merge.
@@ -241,15 +245,12 @@ impl Backend {
         let encoded = self.begin_write(state, key)?;
         let operator = self.resolver.operators.get(state.id).cloned();
         let now_ms = self.shared.now_ms();
-        let pages = self.memtable.pages_taken();
-        let (tree, bytes) = (&self.tree, self.key.as_slice());
-        let written = self
-            .memtable
-            .merge(encoded.mem_key(bytes), operand, operator.as_deref(), now_ms, || below(tree, bytes, encoded));
-        match written {
-            Ok(_) => self.end_write(pages),
-            Err(error) => self.refused(error),
-        }
+        self.write(|b| {
+            let (tree, bytes) = (&b.tree, b.key.as_slice());
+            let key = encoded.mem_key(bytes);
+            b.memtable.merge(key, operand, operator.as_deref(), now_ms, || below(tree, bytes, encoded))
+        })
+        .map(drop)
     }
 
     /// Deletes a key. Deleting an absent one is no error.
@@ -259,12 +260,10 @@ impl Backend {
     #[inline]
     pub fn delete(&mut self, state: RawState, key: KeyParts<'_>) -> Result<()> {
         let encoded = self.begin_write(state, key)?;
-        let pages = self.memtable.pages_taken();
-        let (tree, bytes) = (&self.tree, self.key.as_slice());
-        match self.memtable.delete(encoded.mem_key(bytes), || below(tree, bytes, encoded)) {
-            Ok(()) => self.end_write(pages),
-            Err(error) => self.refused(error),
-        }
+        self.write(|b| {
+            let (tree, bytes) = (&b.tree, b.key.as_slice());
+            b.memtable.delete(encoded.mem_key(bytes), || below(tree, bytes, encoded))
+        })
     }
 
     /// Deletes every user key under (group, key, namespace) of a grouped state, in time that doesn't grow with
@@ -277,22 +276,24 @@ impl Backend {
         if encoded.layout == Layout::Single {
             return Err(Error::invalid("prefix delete on a state of single values"));
         }
-        let pages = self.memtable.pages_taken();
-        let (tree, bytes) = (&self.tree, self.key.as_slice());
-        match self.memtable.delete_prefix(bytes, || below(tree, bytes, encoded)) {
-            Ok(()) => self.end_write(pages),
-            Err(error) => self.refused(error),
-        }
+        self.write(|b| {
+            let (tree, bytes) = (&b.tree, b.key.as_slice());
+            b.memtable.delete_prefix(bytes, || below(tree, bytes, encoded))
+        })
     }
 
-    /// A write that memory had no room for becomes backpressure: make room for the next one.
+    /// Memory was full: evicts what is clean, so that the write can be made after all. What isn't clean has to be
+    /// flushed first, which is backpressure.
     #[cold]
-    fn refused(&mut self, error: Error) -> Result<()> {
-        if error.kind() != ErrorKind::ResourceExhausted {
-            return Err(error);
-        }
-        self.pressure = Pressure::Full;
+    fn make_room(&mut self, error: &Error) -> Result<()> {
         self.maintain()?;
-        Err(Error::with_source(ErrorKind::Backpressure, format!("{:?}: out of memory for writes", self.shared), error))
+        if self.memtable.evict_step(ROOM_BYTES) > 0 {
+            self.drop_trash();
+            return Ok(());
+        }
+        if self.memtable.dirty_bytes() > 0 {
+            self.freeze(None);
+        }
+        Err(error.clone().context(format!("{:?}: nothing left to evict, flushing is behind", self.shared)))
     }
 }

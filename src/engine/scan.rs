@@ -10,6 +10,7 @@ use crate::base::cursor::{Direction, RecordCursor};
 use crate::base::descriptor::Layout;
 use crate::base::key::{KeyParts, KeyRange, prefix_end};
 use crate::base::key_group::KeyGroup;
+use crate::base::record::Kind;
 use crate::memtable::{UserKeyBounds, ViewId};
 use crate::read::Tree;
 use crate::read::{MergeCursor, PrefixDeletes, Resolver, VisibleCursor};
@@ -115,6 +116,27 @@ impl Backend {
         let complete = memory.is_complete();
         let source = Source { prefix: &self.key, bounds, direction, tree: &self.tree, resolver: &self.resolver };
         source.open(memory, complete)
+    }
+
+    /// Shows `visit` the greatest user key, at or after `from`, that memory holds under a prefix, with its value, and
+    /// returns what it made of it. Nothing below memory is looked at and expiry isn't: this is for entries that can
+    /// only have been written in the current generation, which memory holds for certain.
+    ///
+    /// # Errors
+    /// As [`Backend::scan`].
+    pub fn newest_in_memory<T>(
+        &mut self,
+        state: RawState,
+        prefix: Prefix<'_>,
+        from: &[u8],
+        visit: impl FnOnce(&[u8], &[u8]) -> T,
+    ) -> Result<Option<T>> {
+        self.shared.check()?;
+        let encoded = self.encode_scan(state, prefix)?;
+        let bounds = (Bound::Included(from), Bound::Unbounded);
+        let memory = self.memtable.scan(&self.key, bounds, Direction::Backward);
+        let newest = memory.record().filter(|record| record.kind == Kind::Put);
+        Ok(newest.map(|record| visit(record.key.get(encoded.prefix_len..).unwrap_or_default(), record.value)))
     }
 
     /// Opens a cursor on the entries under a prefix as they are now. It borrows nothing: the host may go on writing,

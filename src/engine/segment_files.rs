@@ -32,11 +32,6 @@ impl DiskBudget {
         Self { limit_bytes, used_bytes: AtomicU64::new(0) }
     }
 
-    /// Bytes in use.
-    pub fn used_bytes(&self) -> u64 {
-        self.used_bytes.load(Ordering::Relaxed)
-    }
-
     fn take(&self, bytes: u64) -> Result<()> {
         let used = self.used_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
         if used > self.limit_bytes {

@@ -8,6 +8,8 @@ use crate::{Error, Result};
 pub struct Tuning {
     /// Size of a memtable page.
     pub page_bytes: usize,
+    /// Most memtable bytes of a backend, dirty and clean, where its share of the budget is more.
+    pub memtable_bytes: u64,
     /// Dirty bytes at which a backend freezes its epoch without being asked, to flush it.
     pub epoch_bytes: u64,
     /// Size of a data block before compression.
@@ -29,6 +31,7 @@ impl Tuning {
         let small = memory_bytes < 128 << 20;
         Self {
             page_bytes: if small { 64 << 10 } else { 256 << 10 },
+            memtable_bytes: u64::MAX,
             epoch_bytes: (memory_bytes / 8).max(1 << 20),
             block_bytes: 8 << 10,
             segment_bytes: if small { 4 << 20 } else { 32 << 20 },
@@ -49,6 +52,7 @@ impl Tuning {
             }
         };
         check("page_bytes", self.page_bytes as u64, 4096)?;
+        check("memtable_bytes", self.memtable_bytes, 16 * self.page_bytes as u64)?;
         check("epoch_bytes", self.epoch_bytes, 1024)?;
         check("block_bytes", self.block_bytes as u64, 64)?;
         check("segment_bytes", self.segment_bytes, 1024)?;

@@ -3,6 +3,7 @@
 //! Enters: paths, names and bytes. Leaves: bytes, or typed errors that name the file or object. Always
 //! holds: nothing here knows a format; every name below a root stays below it.
 
+pub mod anonymous;
 pub mod faulty;
 pub mod files;
 pub mod local_files;

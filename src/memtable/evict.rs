@@ -6,14 +6,17 @@
 
 use crate::Result;
 use crate::base::checksum;
+use crate::base::cursor::Direction;
 use crate::base::ids::Sequence;
 use crate::base::record::{Kind, OwnedRecord, Record};
 
 use super::key::{Below, MemKey};
 use super::layout::{Header, NewRecord};
-use super::location::Location;
+use super::location::{Link, Location};
+use super::log::Previous;
 use super::lookup::Lookup;
 use super::memtable::{Memtable, Place};
+use super::page::Memory;
 
 /// A clean container and how far its eviction has come.
 #[derive(Debug)]
@@ -60,7 +63,10 @@ impl Memtable {
                 break;
             }
             let (container, page, offset) = (front.container, front.page, front.offset);
-            done += self.evict_from(container, page, offset, bytes - done);
+            match self.evict_from(container, page, offset, bytes - done) {
+                Some(gone) => done += gone,
+                None => break,
+            }
         }
         self.look_at_emptied(8);
         done
@@ -71,19 +77,20 @@ impl Memtable {
         self.log.pool.clear();
     }
 
-    fn evict_from(&mut self, container: u32, page: usize, offset: usize, bytes: u64) -> u64 {
+    /// Goes through a part of a page; `None` when nothing could be done.
+    fn evict_from(&mut self, container: u32, page: usize, offset: usize, bytes: u64) -> Option<u64> {
         let Some(used) = self.log.pages_of(container).get(page).map(|page| page.used) else {
             self.evictable.pop_front();
             self.trash.epochs.extend(self.log.release_container(container));
-            return 0;
+            return Some(0);
         };
         let mut at = offset;
         while at < used && ((at - offset) as u64) < bytes {
             let pages = self.log.pages_of(container);
             let header = Header::read(pages[page].bytes(), at);
             let location = Location::new(pages[page].id, at);
-            if !header.is_dead() {
-                self.evict_record(location, &header);
+            if !header.is_dead() && !self.evict_record(location, &header) {
+                break;
             }
             at += header.size();
         }
@@ -93,73 +100,128 @@ impl Memtable {
         if let Some(front) = self.evictable.front_mut() {
             (front.page, front.offset) = if at >= used { (page + 1, 0) } else { (page, at) };
         }
-        (at - offset) as u64
+        (at > offset || at >= used).then_some((at - offset) as u64)
     }
 
-    fn evict_record(&mut self, location: Location, header: &Header) {
+    /// Takes one record out of the index; false when it has to stay where it is until a view is closed.
+    fn evict_record(&mut self, location: Location, header: &Header) -> bool {
+        let mut evicted = true;
         let mut key = std::mem::take(&mut self.scratch);
         key.clear();
         key.extend_from_slice(self.log.record(location).key);
         if header.is_grouped() {
-            self.evict_member(&key, location, header);
+            evicted = self.evict_member(&key, location, header);
         } else {
             let hash = checksum::hash64(&key);
             let slot = self.singles.find(hash, |l| l == location).map(|slot| slot.get());
             if let Some(slot) = slot
                 && !(slot.referenced()
                     && header.kind() != Kind::Merge
-                    && self.copy_clean(&key, Place::Single(hash), location, None))
+                    && self.copy_clean(&key, Place::Single(hash), location, None, Memory::Asked))
             {
                 self.singles.remove(hash, location);
             }
         }
         self.scratch = key;
+        evicted
     }
 
-    fn evict_member(&mut self, key: &[u8], location: Location, header: &Header) {
+    /// As [`Memtable::evict_record`].
+    fn evict_member(&mut self, key: &[u8], location: Location, header: &Header) -> bool {
         let (prefix, user_key) = key.split_at(key.len() - header.user_key_len());
-        let Some(id) = self.groups.find(prefix) else { return };
+        let Some(id) = self.groups.find(prefix) else { return true };
         let settled = self.settled();
         let group = self.groups.get_mut(id);
         if header.kind() == Kind::PrefixDelete {
-            if group.tombstone.is_some_and(|t| t.location == location) {
-                group.tombstone = None;
+            group.settled_tombstone = group.settled_tombstone.max(header.sequence);
+            if let Some(tombstone) = group.tombstone.as_mut().filter(|t| t.location == Some(location)) {
+                tombstone.location = None;
                 self.group_shrank(id);
             }
-            return;
+            return true;
         }
-        let Some(slot) = group.members.find(&self.log, user_key).map(|slot| slot.get()) else { return };
+        let Some(slot) = group.members.find(&self.log, user_key).map(|slot| slot.get()) else { return true };
         if slot.location() != location {
-            return;
+            return self.evict_superseded(id, slot.location(), location, header);
         }
         let hidden = group.hides(header.sequence);
         // The group must stay complete until its silent deletes have arrived below.
-        let keep = group.silent_delete > settled || slot.referenced();
-        if keep && !hidden && header.kind() != Kind::Merge {
-            let place = Place::Member(id);
-            if self.copy_clean(key, place, location, Some(user_key.len())) {
-                return;
-            }
+        let must_stay = group.silent_delete > settled;
+        let may_stay = slot.referenced() && !hidden && header.kind() != Kind::Merge;
+        if (must_stay || may_stay)
+            && self.copy_clean(key, Place::Member(id), location, Some(user_key.len()), Memory::of(must_stay))
+        {
+            return true;
         }
-        let group = self.groups.get_mut(id);
-        group.absent_epoch = 0;
-        group.complete_since = match group.tombstone {
-            Some(tombstone) if hidden => group.complete_since.max(tombstone.sequence),
-            _ if header.kind() == Kind::Delete => group.complete_since,
-            _ => Sequence::MAX,
-        };
+        self.groups.get_mut(id).absent_epoch = 0;
+        if header.kind() != Kind::Delete {
+            self.end_completeness(id, self.first_tombstone_after(id, header.sequence));
+        }
         self.groups.remove_member(&self.log, id, user_key);
         self.group_shrank(id);
+        true
+    }
+
+    /// The record at `location` is older than its key's newest: only views may see it, through links.
+    fn evict_superseded(&mut self, id: u32, newest: Location, location: Location, header: &Header) -> bool {
+        let group = self.groups.get(id);
+        if self.views.is_empty() || group.complete_since == Sequence::MAX || header.kind() == Kind::Delete {
+            return true;
+        }
+        let Some(successor) = self.log.successor(newest, location) else { return true };
+        if group.silent_delete > self.settled() {
+            return false;
+        }
+        let seen_until = self.log.header(successor).sequence.min(self.first_tombstone_after(id, header.sequence));
+        self.end_completeness(id, seen_until);
+        true
+    }
+
+    /// Sequence of the prefix delete that hid what was written at `sequence`; the greatest there is when
+    /// none did.
+    fn first_tombstone_after(&self, id: u32, sequence: Sequence) -> Sequence {
+        let Some(newest) = self.groups.get(id).tombstone.filter(|t| t.sequence > sequence) else {
+            return Sequence::MAX;
+        };
+        let mut first = newest.sequence;
+        let mut next = newest.location;
+        while let Some(location) = next {
+            let at = self.log.header(location).sequence;
+            if at <= sequence {
+                break;
+            }
+            first = at;
+            next = match self.log.previous(location) {
+                Previous::At(previous) => Some(previous),
+                Previous::None | Previous::Evicted => None,
+            };
+        }
+        let settled = self.groups.get(id).settled_tombstone;
+        if settled > sequence { first.min(settled) } else { first }
+    }
+
+    /// A member that reads before `until` see is gone: they have to go below. Reads since don't, so
+    /// that they keep relying on deletes that are not below yet.
+    fn end_completeness(&mut self, id: u32, until: Sequence) {
+        let group = self.groups.get_mut(id);
+        group.complete_since = group.complete_since.max(until);
     }
 
     /// Copies a clean record to the cache log; false when there is no memory for it.
-    fn copy_clean(&mut self, key: &[u8], place: Place, location: Location, user_key_len: Option<usize>) -> bool {
+    fn copy_clean(
+        &mut self,
+        key: &[u8],
+        place: Place,
+        location: Location,
+        user_key_len: Option<usize>,
+        memory: Memory,
+    ) -> bool {
         let record = OwnedRecord::from(self.log.record(location));
         let key = match user_key_len {
             Some(len) => MemKey::grouped(key, key.len() - len),
             None => MemKey::single(key),
         };
-        match self.append_clean(key, &record.as_record(), None) {
+        match self.append_clean(key, &record.as_record(), self.log.prev(location), memory) {
             Ok(new) => {
                 self.move_entry(key, place, location, new);
                 true
@@ -172,9 +234,10 @@ impl Memtable {
         &mut self,
         key: MemKey<'_>,
         record: &Record<'_>,
-        prev: Option<super::location::Link>,
+        prev: Option<Link>,
+        memory: Memory,
     ) -> Result<Location> {
-        let (location, full) = self.log.append_clean(&NewRecord {
+        let new = NewRecord {
             key: record.key,
             user_key_len: key.user_key_len(),
             kind: record.kind,
@@ -184,7 +247,8 @@ impl Memtable {
             prev,
             value: [record.value, &[]],
             spare: 0,
-        })?;
+        };
+        let (location, full) = self.log.append_clean(&new, memory)?;
         self.evictable.extend(full.map(|container| Evictable { container, last: 0, page: 0, offset: 0 }));
         Ok(location)
     }
@@ -202,7 +266,7 @@ impl Memtable {
         let (place, found) = self.locate(key);
         // An adopted merge record stands there: what views see through it stays linked.
         let prev = found.filter(|_| !self.views.is_empty()).map(|location| self.log.link(location));
-        let Ok(new) = self.append_clean(key, record, prev) else { return false };
+        let Ok(new) = self.append_clean(key, record, prev, Memory::Asked) else { return false };
         match found {
             Some(location) => self.move_entry(key, place, location, new),
             None => self.insert_entry(key, place, new, Below::Unknown),
@@ -212,12 +276,20 @@ impl Memtable {
 
     /// Tells that every entry that lives under `prefix` in the version adopted at `read_at` has been
     /// promoted or is in memory, with no eviction in between: scans and misses of the group then stay
-    /// in memory. Ignored when memory has no such group, or another version has been adopted.
+    /// in memory. Ignored when memory has no such group, when a member has operands that are not folded, or
+    /// when another version has been adopted.
     pub fn mark_complete(&mut self, prefix: &[u8], read_at: Sequence) {
         if read_at != self.adopted {
             return;
         }
         let Some(id) = self.groups.find(prefix) else { return };
+        // Operands rest on a value below: no group that holds some is complete.
+        let mut members = self.groups.get(id).members.all(&self.log);
+        while let Some(slot) = members.step(Direction::Forward) {
+            if self.log.header(slot.get().location()).kind() == Kind::Merge {
+                return;
+            }
+        }
         let current = self.current;
         let group = self.groups.get_mut(id);
         if !group.complete_at(current) {

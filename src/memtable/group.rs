@@ -155,10 +155,11 @@ impl<'a> MemberIter<'a> {
     }
 }
 
-/// A prefix delete in memory.
+/// The newest prefix delete of a group.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Tombstone {
-    pub(super) location: Location,
+    /// Its record; `None` once that has been evicted, which is when every reader's version has it.
+    pub(super) location: Option<Location>,
     pub(super) sequence: Sequence,
 }
 
@@ -167,8 +168,10 @@ pub(super) struct Tombstone {
 pub(super) struct Group {
     pub(super) prefix: Box<[u8]>,
     pub(super) members: Members,
-    /// Newest prefix delete, while its record is in memory. Members older than it are only for views.
+    /// Newest prefix delete. Members older than it are only for views.
     pub(super) tombstone: Option<Tombstone>,
+    /// Sequence of the newest prefix delete whose record was evicted, 0 for none: every view sees it.
+    pub(super) settled_tombstone: Sequence,
     /// Reads as of this sequence or later need not go below: all that lives is among the members.
     /// `Sequence::MAX` when that isn't known.
     pub(super) complete_since: Sequence,
@@ -186,6 +189,7 @@ impl Group {
             prefix: prefix.into(),
             members: Members::Small(Vec::new()),
             tombstone: None,
+            settled_tombstone: 0,
             complete_since: Sequence::MAX,
             absent_epoch: 0,
             silent_delete: 0,

@@ -12,7 +12,7 @@ use crate::{Error, ErrorKind, Result};
 
 use super::layout::{Header, NewRecord};
 use super::location::{Link, Location, MAX_PAGES};
-use super::page::{Page, PagePool};
+use super::page::{Memory, Page, PagePool};
 use super::sealed::SealedEpoch;
 
 const NONE: u32 = u32::MAX;
@@ -149,6 +149,18 @@ impl Log {
         if is_there { Previous::At(link.location()) } else { Previous::Evicted }
     }
 
+    /// The record that links to `older`, on the way down from the one at `newest`.
+    pub(super) fn successor(&self, newest: Location, older: Location) -> Option<Location> {
+        let mut location = newest;
+        while let Previous::At(previous) = self.previous(location) {
+            if previous == older {
+                return Some(location);
+            }
+            location = previous;
+        }
+        None
+    }
+
     pub(super) fn link(&self, location: Location) -> Link {
         Link::new(location, self.table[location.page()].birth)
     }
@@ -191,7 +203,7 @@ impl Log {
     #[cold]
     fn append_to_new_page(&mut self, header: &Header, new: &NewRecord<'_>) -> Result<Location> {
         let size = header.size();
-        let mut page = self.pool.take(size)?;
+        let mut page = self.pool.take(size, Memory::Asked)?;
         let open = self.open;
         let index = self.containers[open as usize].pages().len() as u32;
         self.register(&mut page, open, index)?;
@@ -213,7 +225,7 @@ impl Log {
     ///
     /// # Errors
     /// As [`Log::append`].
-    pub(super) fn append_clean(&mut self, new: &NewRecord<'_>) -> Result<(Location, Option<u32>)> {
+    pub(super) fn append_clean(&mut self, new: &NewRecord<'_>, memory: Memory) -> Result<(Location, Option<u32>)> {
         let header = new.header();
         let size = header.size();
         let page_bytes = self.pool.page_bytes();
@@ -224,7 +236,7 @@ impl Log {
         {
             return Ok((write_into(page, &header, new), None));
         }
-        let mut page = self.pool.take(size)?;
+        let mut page = self.pool.take(size, memory)?;
         let container = self.new_container();
         if let Err(full) = self.register(&mut page, container, 0) {
             self.free_containers.push(container);
@@ -286,13 +298,7 @@ impl Log {
             return;
         }
         if self.filling == Some(entry.index) {
-            // Younger from now on: among records of one generation the greater (birth, offset) is newer.
             page.used = 0;
-            let (id, birth) = (page.id as usize, self.birth());
-            if let Container::Open(pages) = &mut self.containers[entry.container as usize] {
-                pages[entry.index as usize].birth = birth;
-            }
-            self.table[id].birth = birth;
             return;
         }
         let page = pages.swap_remove(entry.index as usize);
@@ -368,11 +374,10 @@ impl Log {
 }
 
 #[inline]
-#[expect(clippy::cast_possible_truncation, reason = "ids are 32 bits wide")]
 fn write_into(page: &mut Page, header: &Header, new: &NewRecord<'_>) -> Location {
     let at = page.used;
     new.write(header, page.bytes_mut(), at);
     page.used += header.size();
     page.live += 1;
-    Location::new(page.id as u32, at)
+    Location::new(page.id, at)
 }

@@ -1,7 +1,5 @@
 //! What a point read finds in memory.
 
-use smallvec::SmallVec;
-
 use super::location::Location;
 use crate::base::merge_operator::{self, MergeOperator};
 use crate::base::operands;
@@ -59,7 +57,7 @@ pub enum Base<'a> {
 #[derive(Debug, Clone)]
 pub struct OperandChain<'a> {
     /// [`Merge`](crate::base::record::Kind::Merge) records, newest first, at least one.
-    pub newest_first: SmallVec<[Record<'a>; 2]>,
+    pub newest_first: Vec<Record<'a>>,
     /// What they apply to.
     pub base: Base<'a>,
 }
@@ -79,7 +77,7 @@ impl OperandChain<'_> {
         let mut list: Vec<&[u8]> = Vec::new();
         for record in self.newest_first.iter().rev() {
             let decoded = operands::decode(record.value)?;
-            if decoded.base.is_some() {
+            if decoded.is_complete() {
                 base = decoded.base;
                 list.clear();
             }

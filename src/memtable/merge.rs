@@ -1,13 +1,15 @@
 //! Merges: folded at once where the value is in memory, kept as operands where it isn't.
 
 use crate::Result;
+use crate::base::ids::Sequence;
 use crate::base::merge_operator::{self, MergeOperator};
 use crate::base::operands;
 use crate::base::record::{Kind, NEVER};
 
 use super::key::{Below, MemKey};
+use super::location::Location;
 use super::lookup::no_operator;
-use super::memtable::Memtable;
+use super::memtable::{Memtable, Place};
 use super::write::Write;
 
 impl Memtable {
@@ -46,7 +48,7 @@ impl Memtable {
             Kind::Put if !gone => (!record.expired(now_ms)).then_some(record),
             Kind::Merge if !gone => {
                 let sequence = record.sequence;
-                return self.merge_onto_operands(key, operand, sequence);
+                return self.merge_onto_operands(key, place, location, operand, sequence);
             }
             _ => None,
         };
@@ -56,8 +58,14 @@ impl Memtable {
         self.overwrite(key, place, location, &Write::put(&value, expiry))
     }
 
-    fn merge_onto_operands(&mut self, key: MemKey<'_>, operand: &[u8], sequence: u64) -> Result<()> {
-        let (place, Some(location)) = self.locate(key) else { return Ok(()) };
+    fn merge_onto_operands(
+        &mut self,
+        key: MemKey<'_>,
+        place: Place,
+        location: Location,
+        operand: &[u8],
+        sequence: Sequence,
+    ) -> Result<()> {
         if self.is_mutable(location, sequence) {
             let mut more = Vec::with_capacity(operand.len() + 5);
             operands::append(&mut more, operand);

@@ -1,6 +1,7 @@
 //! Pages: fixed pieces of memory that records are appended to, and the pool they come from.
 
 use crate::cache::budget::{Budget, Purpose, Reservation};
+use crate::io::anonymous::AnonymousMemory;
 use crate::{Error, ErrorKind, Result};
 
 use super::layout::Header;
@@ -8,14 +9,14 @@ use super::layout::Header;
 /// A page of records. Its memory is reserved from the budget for as long as it exists.
 #[derive(Debug)]
 pub(super) struct Page {
-    bytes: Box<[u8]>,
+    bytes: AnonymousMemory,
     /// Bytes written so far.
     pub(super) used: usize,
     /// Records that aren't dead.
     pub(super) live: usize,
     /// Its id in the page table while it has one.
     pub(super) id: u32,
-    /// Never the same for two lives of one id; greater is younger.
+    /// Never the same for two lives of one id.
     pub(super) birth: u32,
     reservation: Reservation,
 }
@@ -51,6 +52,21 @@ impl Page {
     }
 }
 
+/// Whether a page may be refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Memory {
+    /// It may.
+    Asked,
+    /// It may not: the copy must be made so that pages can be given back.
+    Forced,
+}
+
+impl Memory {
+    pub(super) fn of(must: bool) -> Self {
+        if must { Self::Forced } else { Self::Asked }
+    }
+}
+
 /// Free pages of the usual size, kept so that a steady state asks the system for nothing.
 #[derive(Debug)]
 pub(super) struct PagePool {
@@ -74,17 +90,21 @@ impl PagePool {
     }
 
     /// An empty page for at least `bytes`: of the usual size, or as large as it has to be.
-    pub(super) fn take(&mut self, bytes: usize) -> Result<Page> {
+    pub(super) fn take(&mut self, bytes: usize, memory: Memory) -> Result<Page> {
         if bytes <= self.page_bytes
             && let Some(page) = self.free.pop()
         {
             return Ok(page);
         }
         let size = bytes.max(self.page_bytes);
-        let reservation = self.budget.try_reserve(Purpose::Memtable, size as u64).map_err(|e| {
-            Error::with_source(ErrorKind::Backpressure, format!("memtable: no memory for a page of {size} bytes"), e)
-        })?;
-        Ok(Page { bytes: vec![0; size].into_boxed_slice(), used: 0, live: 0, id: 0, birth: 0, reservation })
+        let reservation = match memory {
+            Memory::Asked => self.budget.try_reserve(Purpose::Memtable, size as u64).map_err(|e| {
+                let what = format!("memtable: no memory for a page of {size} bytes");
+                Error::with_source(ErrorKind::Backpressure, what, e)
+            })?,
+            Memory::Forced => self.budget.force(Purpose::Memtable, size as u64),
+        };
+        Ok(Page { bytes: AnonymousMemory::new(size)?, used: 0, live: 0, id: 0, birth: 0, reservation })
     }
 
     /// Takes back a page that nobody reads any more.

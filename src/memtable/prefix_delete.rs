@@ -95,18 +95,18 @@ impl Memtable {
 
     /// The record of the group's prefix delete: the one it has, brought up to date, or a new one.
     fn place_prefix_delete(&mut self, prefix: &[u8], id: u32) -> Result<Location> {
-        let old = self.groups.get(id).tombstone;
-        if let Some(old) = old
-            && self.is_mutable(old.location, old.sequence)
-        {
-            let (current, mut header) = (self.current, self.log.header(old.location));
-            header.sequence = current;
-            if let Some((bytes, at)) = self.log.open_record(old.location) {
+        let old = self.groups.get(id).tombstone.and_then(|t| t.location);
+        if let Some(old) = old {
+            let (current, mut header) = (self.current, self.log.header(old));
+            if self.is_mutable(old, header.sequence)
+                && let Some((bytes, at)) = self.log.open_record(old)
+            {
+                header.sequence = current;
                 header.write(bytes, at);
-                return Ok(old.location);
+                return Ok(old);
             }
         }
-        self.append_prefix_delete(prefix, old.map(|old| old.location))
+        self.append_prefix_delete(prefix, old)
     }
 
     fn append_prefix_delete(&mut self, prefix: &[u8], old: Option<Location>) -> Result<Location> {
@@ -131,7 +131,7 @@ impl Memtable {
             group.complete_since = sequence;
         }
         group.absent_epoch = 0;
-        group.tombstone = Some(Tombstone { location, sequence });
+        group.tombstone = Some(Tombstone { location: Some(location), sequence });
     }
 
     fn kill_open_members(&mut self, id: u32) {

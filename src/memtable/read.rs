@@ -2,8 +2,6 @@
 
 use std::cell::Cell;
 
-use smallvec::{SmallVec, smallvec};
-
 use crate::base::checksum;
 use crate::base::descriptor::Layout;
 use crate::base::record::Kind;
@@ -174,18 +172,19 @@ impl Memtable {
 
     /// Sequence of the newest prefix delete of `group` that `sight` sees, 0 for none.
     pub(super) fn buried_at(&self, group: Option<&Group>, sight: Sight) -> u64 {
-        let Some(tombstone) = group.and_then(|group| group.tombstone) else { return 0 };
-        let mut location = tombstone.location;
-        loop {
+        let Some(group) = group else { return 0 };
+        let mut next = group.tombstone.and_then(|tombstone| tombstone.location);
+        while let Some(location) = next {
             let sequence = self.log.header(location).sequence;
             if sequence <= sight.sequence {
                 return sequence;
             }
-            match self.log.previous(location) {
-                Previous::At(previous) => location = previous,
-                Previous::None | Previous::Evicted => return 0,
-            }
+            next = match self.log.previous(location) {
+                Previous::At(previous) => Some(previous),
+                Previous::None | Previous::Evicted => None,
+            };
         }
+        group.settled_tombstone
     }
 
     /// The newest record that `sight` sees, from that at `location` on downwards.
@@ -194,10 +193,11 @@ impl Memtable {
         while self.log.header(location).sequence > sight.sequence {
             match self.log.previous(location) {
                 Previous::At(previous) => location = previous,
-                Previous::None if group.is_some_and(|group| group.complete_at(sight.sequence)) => {
-                    return Err(Lookup::Absent);
+                // Evicting what a view sees ends the group's completeness for it.
+                Previous::None | Previous::Evicted => {
+                    let complete = group.is_some_and(|group| group.complete_at(sight.sequence));
+                    return Err(if complete { Lookup::Absent } else { Lookup::Unknown });
                 }
-                Previous::None | Previous::Evicted => return Err(Lookup::Unknown),
             }
         }
         Ok(location)
@@ -223,7 +223,7 @@ impl Memtable {
 
     /// Collects operands from the merge record at `location` on downwards.
     fn chain(&self, location: Location, buried_at: u64, sight: Sight) -> OperandChain<'_> {
-        let mut newest_first: SmallVec<_> = smallvec![self.log.record(location)];
+        let mut newest_first = vec![self.log.record(location)];
         let mut location = location;
         let base = loop {
             location = match self.log.previous(location) {

@@ -171,10 +171,11 @@ impl SealedEpoch {
         kept
     }
 
-    /// [`Record::order`], and of two records of one generation the later one first.
+    /// [`Record::order`]. Two records of one key and generation are a delete and the put that came after
+    /// it: a member of a complete group was deleted without leaving an entry, then put again.
     fn order(&self, a: Position, b: Position) -> Ordering {
-        let age = |p: Position| (self.pages[p.page as usize].birth, p.offset);
-        self.record_at(a).order(&self.record_at(b)).then_with(|| age(b).cmp(&age(a)))
+        let (a, b) = (self.record_at(a), self.record_at(b));
+        a.order(&b).then_with(|| (a.kind == Kind::Delete).cmp(&(b.kind == Kind::Delete)))
     }
 }
 

@@ -94,8 +94,8 @@ impl Memtable {
             return Ok(());
         }
         if header.absent_below() && self.is_mutable(location, header.sequence) {
-            self.log.kill(location);
             self.remove_entry(key, place, location);
+            self.log.kill(location);
             return Ok(());
         }
         match place {
@@ -199,10 +199,11 @@ impl Memtable {
             value: write.value,
             spare: write.spare,
         })?;
+        // In this order: a group finds its members through the records they lead to.
+        self.move_entry(key, place, location, new);
         if dies {
             self.log.kill(location);
         }
-        self.move_entry(key, place, location, new);
         Ok(())
     }
 

@@ -196,3 +196,12 @@ proptest! {
         check(&sources(&raw), now);
     }
 }
+
+#[test]
+fn trees_and_their_cursors_may_go_to_other_threads() {
+    fn shared<T: Send + Sync>() {}
+    fn sent<T: Send>() {}
+    shared::<Tree>();
+    shared::<Resolver>();
+    sent::<RunCursor>();
+}

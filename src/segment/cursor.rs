@@ -16,6 +16,7 @@ use crate::version::segment_meta::BlockHandle;
 use crate::{Error, Result};
 
 use super::index;
+use super::readahead::Readahead;
 use super::reader::{Access, Segment, Stop, resident};
 
 /// A walk through one block, either way.
@@ -53,6 +54,7 @@ pub struct SegmentCursor {
     data: Option<(Walk, BlockHandle)>,
     /// True once the block that reaches the range's start has been opened on a walk backward.
     last_block: bool,
+    ahead: Readahead,
     failed: Option<Error>,
 }
 
@@ -80,7 +82,9 @@ impl Segment {
         let top = open(top, direction, &range, true).map_err(|e| self.at(e, top_handle))?;
         let segment = Arc::clone(self);
         let (index, data, failed, last_block) = (None, None, None, range.is_empty());
-        let mut cursor = SegmentCursor { segment, range, direction, access, top, index, data, last_block, failed };
+        let ahead = Readahead::default();
+        let mut cursor =
+            SegmentCursor { segment, range, direction, access, top, index, data, last_block, ahead, failed };
         cursor.settle()?;
         Ok(cursor)
     }
@@ -149,7 +153,12 @@ impl SegmentCursor {
             }
             let handle = index::decode_handle(entry.value).map_err(|e| self.segment.at(e, index_handle))?;
             let reaches_start = self.direction == Direction::Backward && entry.key <= self.range.start.as_slice();
-            let block = fetched(self.segment.block(handle, self.access))?;
+            let block = match (self.access, self.direction) {
+                (Access::Bypass | Access::Source, Direction::Forward) => {
+                    self.segment.block_ahead(handle, self.access, &mut self.ahead)?
+                }
+                _ => fetched(self.segment.block(handle, self.access))?,
+            };
             let data = open(block, self.direction, &self.range, false).map_err(|e| self.segment.at(e, handle))?;
             if let Some((walk, _)) = &mut self.index {
                 walk.advance().map_err(|e| self.segment.at(e, index_handle))?;

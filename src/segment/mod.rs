@@ -25,6 +25,7 @@ pub mod footer;
 pub mod index;
 pub mod lookup;
 mod partition;
+pub mod readahead;
 pub mod reader;
 pub mod stats;
 pub mod verify;

@@ -14,6 +14,7 @@ use crate::{Error, Result};
 
 use super::footer::{FOOTER_BYTES, Footer};
 use super::index::{self, Partition};
+use super::readahead::Readahead;
 use super::stats::SegmentStats;
 
 /// An immutable sorted file of records, open for reading from any thread.
@@ -150,23 +151,43 @@ impl Segment {
         error.context(format!("segment `{}`, block at {}", self.source.name(), handle.offset))
     }
 
+    /// As [`Segment::block`] of an access that leaves the cache as it is, reading ahead.
+    pub(super) fn block_ahead(&self, handle: BlockHandle, access: Access, ahead: &mut Readahead) -> Result<Block> {
+        let key = BlockKey { segment_number: self.number, offset: handle.offset };
+        let cached = if access == Access::Bypass { self.cache.get(key) } else { None };
+        let bytes = match cached {
+            Some(bytes) => bytes,
+            None => {
+                self.check_place(handle)?;
+                let sealed = ahead.read(self.source.as_ref(), handle).map_err(|e| self.at(e, handle))?;
+                self.unseal(sealed, handle)?
+            }
+        };
+        Block::parse(bytes).map_err(|e| self.at(e, handle))
+    }
+
     fn fetch(&self, handle: BlockHandle) -> Result<Bytes> {
+        self.check_place(handle)?;
+        let mut sealed = vec![0; handle.length_bytes as usize];
+        self.source.read_at(handle.offset, &mut sealed).map_err(|e| self.at(e, handle))?;
+        self.unseal(sealed, handle)
+    }
+
+    fn unseal(&self, sealed: Vec<u8>, handle: BlockHandle) -> Result<Bytes> {
+        seal::unseal(sealed, seal::seed(self.meta.id, handle.offset)).map_err(|e| self.at(e, handle))
+    }
+
+    /// Bounds a block by its file before anything is allocated for it.
+    fn check_place(&self, handle: BlockHandle) -> Result<()> {
         let length = handle.length_bytes as usize;
         let end = handle.offset.checked_add(u64::from(handle.length_bytes));
         let within = end.is_some_and(|end| end <= self.meta.length_bytes && end <= self.source.len());
-        if !within || !(SEAL_BYTES..=MAX_BLOCK_BYTES + SEAL_BYTES).contains(&length) {
-            return Err(self.at(
-                Error::corruption(format!(
-                    "{length} bytes expected in a file of {} bytes, {} found there",
-                    self.meta.length_bytes,
-                    self.source.len()
-                )),
-                handle,
-            ));
+        if within && (SEAL_BYTES..=MAX_BLOCK_BYTES + SEAL_BYTES).contains(&length) {
+            return Ok(());
         }
-        let mut sealed = vec![0; length];
-        self.source.read_at(handle.offset, &mut sealed).map_err(|e| self.at(e, handle))?;
-        seal::unseal(sealed, seal::seed(self.meta.id, handle.offset)).map_err(|e| self.at(e, handle))
+        let (expected, found) = (self.meta.length_bytes, self.source.len());
+        let text = format!("{length} bytes expected in a file of {expected} bytes, which has {found}");
+        Err(self.at(Error::corruption(text), handle))
     }
 }
 

@@ -204,22 +204,29 @@ impl Handle {
         backend.open_cursor(self.raw, at.prefix(), bounds, direction)
     }
 
-    /// The greatest user key, at or after `from`, of a key and namespace; its value goes into `value`.
-    pub(super) fn newest_entry(
+    /// Shows `visit` the greatest user key at or after `from`, which nobody can have written before the current
+    /// sequence, and its value. Never reads below memory.
+    pub(super) fn newest_entry<T>(
         self,
         backend: &mut Backend,
         at: &Located,
         from: &[u8],
-        value: &mut Vec<u8>,
-    ) -> Result<Option<Scratch>> {
-        let bounds = (Bound::Included(from), Bound::Unbounded);
-        let mut scan = backend.scan(self.raw, at.prefix(), bounds, Direction::Backward)?;
-        let Some((user_key, bytes)) = scan.next()? else { return Ok(None) };
-        value.clear();
-        value.extend_from_slice(bytes);
-        let mut found = Scratch::take();
-        found.extend_from_slice(user_key);
-        Ok(Some(found))
+        visit: impl FnOnce(&[u8], &[u8]) -> T,
+    ) -> Result<Option<T>> {
+        backend.newest_in_memory(self.raw, at.prefix(), from, visit)
+    }
+
+    /// Appends to the bytes of an entry in place; false when that can't be and nothing was done.
+    pub(super) fn append_bytes(self, backend: &mut Backend, at: &Located, suffix: &[u8]) -> Result<bool> {
+        Ok(backend.append(self.raw, at.parts(), suffix)?.is_some())
+    }
+
+    /// Appends the bytes of an entry to `out`, if it is there.
+    pub(super) fn get_bytes(self, backend: &mut Backend, at: &Located, out: &mut Vec<u8>) -> Result<()> {
+        if let Some(bytes) = backend.get(self.raw, at.parts())? {
+            out.extend_from_slice(&bytes);
+        }
+        Ok(())
     }
 
     /// Every entry in `groups`, from a view: (key, namespace, user key, value).

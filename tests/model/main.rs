@@ -26,7 +26,7 @@ fn check(tuning: &Tuning, parallelism: u32) {
         max_shrink_iters: 2000,
         ..ProptestConfig::default()
     };
-    let outcome = TestRunner::new(config).run(&ops::history(250), |history| {
+    let outcome = TestRunner::new(config).run(&ops::history(400), |history| {
         run::Run::new(tuning.clone(), parallelism).history(&history);
         Ok(())
     });
@@ -37,7 +37,7 @@ fn check(tuning: &Tuning, parallelism: u32) {
 
 #[test]
 fn tiny_everything() {
-    check(&common::tiny(), 2);
+    check(&common::cramped(), 2);
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn many_levels_of_small_segments() {
         level_base_bytes: 2048,
         level_zero_runs: 2,
         epoch_bytes: 32 << 10,
-        ..common::tiny()
+        ..common::cramped()
     };
     check(&tuning, 3);
 }
@@ -61,7 +61,7 @@ fn one_level() {
         level_base_bytes: 1 << 30,
         level_zero_runs: 2,
         epoch_bytes: 64 << 10,
-        ..common::tiny()
+        ..common::cramped()
     };
     check(&tuning, 1);
 }
@@ -74,7 +74,7 @@ fn runs_pile_up() {
         level_base_bytes: 1 << 20,
         level_zero_runs: 64,
         epoch_bytes: 8 << 10,
-        ..common::tiny()
+        ..common::cramped()
     };
     check(&tuning, 5);
 }

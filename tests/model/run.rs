@@ -7,7 +7,7 @@ use highwater::base::cursor::Direction;
 use highwater::base::record::NEVER;
 use highwater::state::EntryCursor;
 use highwater::state::list::read::ElementCursor;
-use highwater::{ErrorKind, TimeDomain, Timer};
+use highwater::{ErrorKind, Result, TimeDomain, Timer};
 use highwater::{ReadView, Tuning};
 
 use crate::job::{Job, Task};
@@ -199,7 +199,7 @@ impl Run {
         let task = self.job.index_of(&row.1);
         let namespaces: Vec<i64> = sources.iter().copied().map(i64::from).collect();
         let Task { backend, states } = &mut self.job.tasks[task];
-        states.sum.merge_namespaces(backend, &key_bytes(key), &i64::from(target), &namespaces).unwrap();
+        let merged = states.sum.merge_namespaces(backend, &key_bytes(key), &i64::from(target), &namespaces);
         for source in sources {
             let from = row_of(place(SUM, key, *source));
             if from == row {
@@ -210,6 +210,41 @@ impl Run {
             self.model.rows.remove(&from);
             self.model.rows.insert(row.clone(), (encoded_sum(sum), NEVER));
         }
+        if self.must_write_again(merged) {
+            for namespace in sources.iter().chain([&target]) {
+                let at = (key_bytes(key), i64::from(*namespace));
+                self.job.write(task, |t| t.states.sum.clear(&mut t.backend, (&at.0, &at.1)));
+                if let Some(sum) = self.sum(&row_of(place(SUM, key, *namespace))) {
+                    self.job.write(task, |t| t.states.sum.add(&mut t.backend, (&at.0, &at.1), sum));
+                }
+            }
+        }
+    }
+
+    /// True after backpressure in the middle of a call that is many writes: no one can say how far it came.
+    fn must_write_again(&mut self, outcome: Result<()>) -> bool {
+        match outcome {
+            Err(error) if error.kind() == ErrorKind::Backpressure => true,
+            other => {
+                other.unwrap();
+                false
+            }
+        }
+    }
+
+    /// Writes the model's list anew.
+    fn list_again(&mut self, at: (u8, KeyNo, i8)) {
+        let place = place(at.0, at.1, at.2);
+        let task = self.job.index_of(&place.1);
+        let now = self.now(task);
+        let values = self.model.list(&place, now);
+        let (key, namespace) = (key_bytes(at.1), i64::from(at.2));
+        self.job.write(task, |t| t.states.list(at.0).clear(&mut t.backend, (&key, &namespace)));
+        for value in &values {
+            self.job.write(task, |t| t.states.list(at.0).add(&mut t.backend, (&key, &namespace), value));
+        }
+        let expiry = self.expiry(at.0, task);
+        self.model.lists.insert(place, values.into_iter().map(|value| (value, expiry)).collect());
     }
 
     fn get(&mut self, at: (u8, KeyNo, i8, KeyNo)) {
@@ -249,17 +284,20 @@ impl Run {
         let (key, namespace) = (key_bytes(at.1), i64::from(at.2));
         let Task { backend, states } = &mut self.job.tasks[task];
         let list = states.list(at.0);
-        if replace {
-            list.update(backend, (&key, &namespace), &values).unwrap();
+        let written = if replace {
+            list.update(backend, (&key, &namespace), &values)
         } else {
-            list.add_all(backend, (&key, &namespace), &values).unwrap();
-        }
+            list.add_all(backend, (&key, &namespace), &values)
+        };
         let expiry = self.expiry(at.0, task);
         let elements = self.model.lists.entry(place).or_default();
         if replace {
             elements.clear();
         }
         elements.extend(values.into_iter().map(|value| (value, expiry)));
+        if self.must_write_again(written) {
+            self.list_again(at);
+        }
     }
 
     fn list_clear(&mut self, at: (u8, KeyNo, i8)) {
@@ -275,7 +313,8 @@ impl Run {
         let now = self.now(task);
         let namespaces: Vec<i64> = sources.iter().copied().map(i64::from).collect();
         let Task { backend, states } = &mut self.job.tasks[task];
-        states.list(at.0).merge_namespaces(backend, &key_bytes(at.1), &i64::from(at.2), &namespaces).unwrap();
+        let list = states.list(at.0);
+        let merged = list.merge_namespaces(backend, &key_bytes(at.1), &i64::from(at.2), &namespaces);
         for source in sources {
             let from = place(at.0, at.1, *source);
             if from != target {
@@ -283,6 +322,9 @@ impl Run {
                 let live = moved.into_iter().filter(|(_, expiry)| *expiry > now);
                 self.model.lists.entry(target.clone()).or_default().extend(live);
             }
+        }
+        if self.must_write_again(merged) {
+            sources.iter().chain([&at.2]).for_each(|namespace| self.list_again((at.0, at.1, *namespace)));
         }
     }
 

@@ -7,63 +7,67 @@ use crate::engine::{Backend, Cursor};
 use crate::state::access::{Handle, Located};
 use crate::state::scratch::Scratch;
 
-/// The newest chunk of a list, held while elements are added to it.
+/// The end of a list: its newest chunk, and what is to be added to that.
 pub(super) struct Appender {
     handle: Handle,
     at: Located,
     sequence: u64,
-    /// Number of the chunk held.
+    /// Number of the chunk.
     counter: u32,
-    chunk: Scratch,
-    /// When the elements of the chunk held were written; `None` without a time to live.
+    /// Bytes of the chunk that are stored.
+    stored: usize,
+    /// Bytes that are to follow them.
+    added: Scratch,
+    /// When the elements of the chunk were written; `None` without a time to live.
     written_ms: Option<i64>,
-    /// True when the chunk holds what hasn't been put yet.
-    dirty: bool,
 }
 
 impl Appender {
-    /// Picks up the newest chunk if it was begun in the current sequence, else stands before a new one.
+    /// Stands at the end of the newest chunk if it was begun in the current sequence, else before a new one.
     pub(super) fn open(handle: Handle, backend: &mut Backend, at: Located) -> Result<Self> {
         let sequence = backend.current_sequence();
-        let mut chunk = Scratch::take();
-        let (mut counter, mut written_ms) = (0, None);
-        if let Some(user_key) = handle.newest_entry(backend, &at, &chunk_key(sequence, 0), &mut chunk)? {
-            counter = counter_of(&user_key)?;
-            written_ms = split(&chunk, handle.ttl_ms.is_some())?.0;
-        }
-        Ok(Self { handle, at, sequence, counter, chunk, written_ms, dirty: false })
+        let timed = handle.ttl_ms.is_some();
+        let newest = handle.newest_entry(backend, &at, &chunk_key(sequence, 0), |user_key, chunk| {
+            Ok::<_, crate::Error>((counter_of(user_key)?, chunk.len(), split(chunk, timed)?.0))
+        })?;
+        let (counter, stored, written_ms) = newest.transpose()?.unwrap_or_default();
+        Ok(Self { handle, at, sequence, counter, stored, added: Scratch::take(), written_ms })
     }
 
     /// Adds an element written at `written_ms` (`None` without a time to live).
     pub(super) fn push(&mut self, backend: &mut Backend, element: &[u8], written_ms: Option<i64>) -> Result<()> {
-        let full = self.chunk.len() + element.len() > CHUNK_BYTES;
-        if full && !self.chunk.is_empty() {
-            self.put(backend)?;
-            self.chunk.clear();
+        let bytes = self.stored + self.added.len();
+        if bytes > 0 && (bytes + element.len() > CHUNK_BYTES || self.written_ms != written_ms) {
+            self.finish(backend)?;
+            self.stored = 0;
             self.counter += 1;
         }
-        if self.chunk.is_empty()
+        if self.stored + self.added.len() == 0
             && let Some(written_ms) = written_ms
         {
-            self.chunk.extend_from_slice(&written_ms.to_le_bytes());
+            self.added.extend_from_slice(&written_ms.to_le_bytes());
         }
         self.written_ms = written_ms;
-        put_element(&mut self.chunk, element);
-        self.dirty = true;
+        put_element(&mut self.added, element);
         Ok(())
     }
 
-    /// Puts what is held.
-    pub(super) fn finish(mut self, backend: &mut Backend) -> Result<()> {
-        self.put(backend)
-    }
-
-    fn put(&mut self, backend: &mut Backend) -> Result<()> {
-        if self.dirty {
-            self.at.set_user_key(&chunk_key(self.sequence, self.counter));
-            self.handle.put_bytes(backend, &self.at, &self.chunk)?;
-            self.dirty = false;
+    /// Stores what was added.
+    pub(super) fn finish(&mut self, backend: &mut Backend) -> Result<()> {
+        if self.added.is_empty() {
+            return Ok(());
         }
+        self.at.set_user_key(&chunk_key(self.sequence, self.counter));
+        if self.stored == 0 {
+            self.handle.put_bytes(backend, &self.at, &self.added)?;
+        } else if !self.handle.append_bytes(backend, &self.at, &self.added)? {
+            let mut whole = Scratch::take();
+            self.handle.get_bytes(backend, &self.at, &mut whole)?;
+            whole.extend_from_slice(&self.added);
+            self.handle.put_bytes(backend, &self.at, &whole)?;
+        }
+        self.stored += self.added.len();
+        self.added.clear();
         Ok(())
     }
 }
