@@ -35,7 +35,11 @@ pub fn main(command: &CheckpointsCommand) -> Outcome<()> {
         }
         CheckpointsCommand::Verify(args) => {
             let report = verify(args)?;
-            if args.json { console::json_line(&report)? } else { console::table(&tables::verify(&report))? }
+            if args.json {
+                console::json_line(&report)?
+            } else {
+                console::table(&tables::verify(&report))?
+            }
             match report.bad.as_slice() {
                 [] => Ok(()),
                 bad => {
@@ -118,9 +122,8 @@ fn segments(segments: &[inspect::describe::SegmentSummary]) -> Vec<SegmentReport
 
 fn verify(args: &CheckpointArgs) -> Outcome<VerifyReport> {
     let peek = Peek::at(&args.url)?;
-    let store = peek
-        .store()
-        .ok_or_else(|| Failure::checkpoint(format!("there is no Highwater job in {}", args.url)))?;
+    let store =
+        peek.store().ok_or_else(|| Failure::checkpoint(format!("there is no Highwater job in {}", args.url)))?;
     let found = inspect::verify::verify(&root_log(store)).outcome()?;
     let mut report = VerifyReport {
         objects: found.objects,
@@ -148,7 +151,8 @@ fn reached(store: &Arc<dyn Store>, checkpoint: &CompletedCheckpoint) -> Outcome<
         match segment_names(&**store, manifest) {
             Ok(segments) => names.extend(segments),
             // It is among the bad ones.
-            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Corruption | ErrorKind::Unsupported) => {}
+            Err(error)
+                if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Corruption | ErrorKind::Unsupported) => {}
             Err(error) => return Err(error).outcome(),
         }
     }

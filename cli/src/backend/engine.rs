@@ -5,10 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use highwater::base::key_group::check_parallelism;
+use highwater::base::limits::MIN_MEMORY_BYTES;
 use highwater::io::open_store::open_store;
-use highwater::{
-    CompletedCheckpoint, Coordinator, CoordinatorSettings, Environment, ErrorKind, Operator, Subtask,
-};
+use highwater::{CompletedCheckpoint, Coordinator, CoordinatorSettings, Environment, ErrorKind, Operator, Subtask};
 
 use crate::args::RunArgs;
 use crate::backend::coordinator::impatient_log;
@@ -118,6 +117,12 @@ impl Highwater {
         if place.dir.exists() && !place.dir.is_dir() {
             return Err(Failure::usage(format!("the working directory {} is not a directory", place.dir.display())));
         }
+        if place.memory < MIN_MEMORY_BYTES {
+            return Err(Failure::usage(format!(
+                "--memory of {} bytes is less than the state needs, {MIN_MEMORY_BYTES}",
+                place.memory
+            )));
+        }
         let peek = Peek::at(&place.store)?;
         Ok(Self { place, peek, open: None, newest: None })
     }
@@ -218,13 +223,20 @@ impl Engine for Highwater {
         Ok(())
     }
 
-    fn start(&mut self, from: Option<&Newest>, parallelism: u32) -> Outcome<Started<KeyedWindows, SinkRows, RootCoordinator>> {
+    fn start(
+        &mut self,
+        from: Option<&Newest>,
+        parallelism: u32,
+    ) -> Outcome<Started<KeyedWindows, SinkRows, RootCoordinator>> {
         let (env, _) = self.environment()?;
         let from = match from {
             None => None,
-            Some(newest) => Some(self.newest.as_ref().filter(|found| found.id().id == newest.id).ok_or_else(|| {
-                Failure::checkpoint(format!("checkpoint {} is gone", newest.id))
-            })?),
+            Some(newest) => Some(
+                self.newest
+                    .as_ref()
+                    .filter(|found| found.id().id == newest.id)
+                    .ok_or_else(|| Failure::checkpoint(format!("checkpoint {} is gone", newest.id)))?,
+            ),
         };
         let operator = self.keyed();
         let keyed = (0..parallelism).map(|index| {

@@ -12,8 +12,8 @@ mod run;
 mod source;
 mod summary;
 
-pub use command::main;
 pub use check::{Verdict, check};
+pub use command::main;
 pub use generator::{Bid, bid, event_time};
 pub use run::run;
 pub use source::{BidSource, Pace};
