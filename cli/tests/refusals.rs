@@ -20,7 +20,7 @@ fn refused(job: &Job, more: &str, parts: &[&str]) {
 /// A job that was killed with a good part of its output written.
 fn killed() -> Job {
     let job = Job::new(WINDOWS);
-    job.run_killed_at("in-append:3", "").expect(-9);
+    job.run_killed_at("in-append:3", "--rate 8000").expect(-9);
     assert!(!job.output().is_empty());
     job
 }

@@ -17,7 +17,7 @@ fn the_output_is_the_same_at_every_parallelism() {
             job.check(&ended);
             let json = ended.json();
             assert!(json["restore"].is_null() && json["checkpoints"]["completed"].as_u64().unwrap() > 0, "{json}");
-            for count in ["delta_bytes", "uploaded_bytes", "full_bytes"] {
+            for count in ["uploaded_bytes", "full_bytes"] {
                 assert!(json["checkpoints"][count].as_u64().unwrap() > 0, "{json}");
             }
         }
@@ -25,16 +25,18 @@ fn the_output_is_the_same_at_every_parallelism() {
 }
 
 #[test]
-fn a_job_far_larger_than_its_memory_budget_has_the_same_output() {
+fn many_keys_in_the_least_memory_have_the_same_output() {
     let job = Job::new(SESSIONS);
     // The same flights again and again under other tail numbers.
     let fixture = std::fs::read_to_string(support::fixture()).unwrap();
-    let mut rows = fixture.lines();
-    let mut input = format!("{}\n", rows.next().unwrap());
-    for row in rows {
+    let (heading, rows) = fixture.split_once('\n').unwrap();
+    let tail_number = heading.split(',').position(|name| name == "tailnum").unwrap();
+    let mut input = format!("{heading}\n");
+    for row in rows.lines() {
+        let mut fields: Vec<String> = row.split(',').map(str::to_owned).collect();
         for copy in 0..20 {
-            input += &row.replace(",N", &format!(",{copy}N"));
-            input.push('\n');
+            fields[tail_number].insert_str(0, &format!("{copy} "));
+            input += &format!("{}\n", fields.join(","));
         }
     }
     let big = Job { input: job.path("big.csv"), ..Job::new(SESSIONS) };
@@ -87,7 +89,7 @@ fn a_directory_in_use_is_refused_with_4_before_its_job_is_fenced() {
 #[test]
 fn junk_that_was_appended_to_the_output_is_cut_off_by_a_resume() {
     let job = Job::new(WINDOWS);
-    job.run_killed_at("in-append:3", "").expect(-9);
+    job.run_killed_at("in-append:3", "--rate 8000").expect(-9);
     let mut output = std::fs::File::options().append(true).open(job.path("out.csv")).unwrap();
     output.write_all(b"junk\n\xff,,,").unwrap();
     let ended = job.run("--resume");
@@ -139,7 +141,7 @@ fn a_resume_of_a_job_that_isnt_there_starts_from_the_beginning_and_says_so() {
     job.check(&ended);
     // Neither is there a checkpoint when the first was never completed.
     let job = Job::new(WINDOWS);
-    job.run_killed_at("before-log-entry:2", "").expect(-9);
+    job.run_killed_at("before-log-entry:2", "--rate 8000").expect(-9);
     assert!(job.run("").expect(2).stderr.contains("holds a job already"));
     let ended = job.run("--resume");
     assert!(ended.stderr.contains("starting from the beginning"), "{ended:?}");
