@@ -51,6 +51,13 @@ impl fmt::Display for CheckpointId {
     }
 }
 
+impl From<CheckpointId> for u64 {
+    /// The host's id, so that calls within one writer epoch take either.
+    fn from(id: CheckpointId) -> Self {
+        id.id
+    }
+}
+
 /// Sequence of a record: the generation of its writer in which it was written. Newer is greater; a
 /// generation ends when the memtable is frozen or a view is opened, so records of one generation
 /// that nobody else can see are updated in place.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::executor::{self, OutputOptions, Outputs};
+use super::executor;
 use super::plan::Plan;
 use super::rewrite::Rules;
 use crate::base::compression::Compression;
@@ -22,6 +22,7 @@ use crate::read::testing::{Commas, model};
 use crate::read::{Lookup, MergeCursor, PrefixDeletes, Resident, Resolver, Shapes, Tree, VisibleCursor};
 use crate::segment::builder::{SegmentBuilder, SegmentOptions};
 use crate::segment::reader::Segment;
+use crate::segment::run_writer::{OutputOptions, Outputs};
 use crate::version::{Edit, SegmentRef, Version};
 use crate::{Error, Result};
 

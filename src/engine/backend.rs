@@ -234,7 +234,8 @@ impl Backend {
     ///
     /// # Errors
     /// Why the backend was stopped, if it was.
-    pub fn confirm(&mut self, id: u64) -> Result<()> {
+    pub fn confirm(&mut self, id: impl Into<u64>) -> Result<()> {
+        let id: u64 = id.into();
         tracing::debug!(id, backend = ?self.shared, "checkpoint confirmed");
         self.poll()
     }
@@ -244,7 +245,8 @@ impl Backend {
     ///
     /// # Errors
     /// Why the backend was stopped, if it was.
-    pub fn abort(&mut self, id: u64) -> Result<()> {
+    pub fn abort(&mut self, id: impl Into<u64>) -> Result<()> {
+        let id: u64 = id.into();
         self.shared.check()?;
         if let Some(cancel) = self.shared.current.lock().checkpoints.remove(&id) {
             cancel.cancel();

@@ -20,13 +20,12 @@ use crate::base::compression::Compression;
 use crate::base::ids::{CheckpointId, SegmentId, Sequence, WriterEpoch};
 use crate::base::key_group::KeyGroupRange;
 use crate::checkpoint::upload::{Uploader, Uploads};
-use crate::compaction::executor::OutputOptions;
 use crate::compaction::picker;
-use crate::compaction::plan::{Action, Plan};
 use crate::memtable::SealedEpoch;
 use crate::read::Tree;
 use crate::segment::builder::SegmentOptions;
 use crate::segment::reader::Segment;
+use crate::segment::run_writer::OutputOptions;
 use crate::version::Version;
 use crate::version::{Edit, Place};
 use crate::{Error, ErrorKind, Result};
@@ -215,12 +214,12 @@ impl Shared {
         }
     }
 
-    /// How a plan's outputs are written: raw while they stay in level 0, where they are merged again soon.
-    pub fn output_options(&self, plan: &Plan) -> OutputOptions {
+    /// How new segments of a place are written: raw in level 0, where they are merged again soon.
+    pub fn output_options(&self, place: Place) -> OutputOptions {
         let tuning = &self.env.tuning;
-        let compression = match plan.action {
-            Action::Rewrite(Place::Level(_)) => tuning.compression,
-            _ => Compression::None,
+        let compression = match place {
+            Place::Level(_) => tuning.compression,
+            Place::Newest | Place::Replaced => Compression::None,
         };
         let segment = SegmentOptions { block_bytes: tuning.block_bytes, compression, sync: false };
         OutputOptions { target_bytes: tuning.segment_bytes, segment }

@@ -10,16 +10,17 @@ use super::background::{FlushRequest, Shared};
 use super::checkpoints;
 use super::segment_files::SegmentSource;
 use crate::base::ids::SegmentId;
-use crate::compaction::executor::{self, Outputs};
+use crate::compaction::executor;
 use crate::compaction::picker;
-use crate::compaction::plan::Plan;
+use crate::compaction::plan::{Action, Plan};
 use crate::compaction::rewrite::Rules;
 use crate::flush;
 use crate::io::files::FileWriter;
 use crate::read::Tree;
-use crate::version::Edit;
+use crate::segment::run_writer::Outputs;
 use crate::version::SegmentRef;
 use crate::version::segment_meta::SegmentMeta;
+use crate::version::{Edit, Place};
 use crate::{Error, ErrorKind, Result};
 
 /// Starts the flush job if there is something to flush and none runs.
@@ -64,9 +65,11 @@ fn run_flush(shared: &Arc<Shared>) {
 }
 
 fn flush_one(shared: &Arc<Shared>, request: &Arc<FlushRequest>) -> Result<()> {
-    let mut metas = Vec::new();
-    let written = write_epoch(shared, request, &mut metas).and_then(|()| open_written(shared, &metas));
-    let (refs, sources) = written.inspect_err(|_| metas.iter().for_each(|meta| shared.files.discard(meta.id)))?;
+    let states = shared.current.lock().states.clone();
+    let options = shared.output_options(Place::Newest);
+    let metas = flush::write_epoch(&request.epoch, states.shapes(), options, &mut NewSegments(shared))?;
+    let refs = metas.iter().map(|meta| Arc::new(SegmentRef::local(meta.clone()))).collect();
+    let sources = open_written(shared, &metas)?;
     let tree = shared.install(&Edit::flush(refs), sources, Some(request.epoch.last_sequence()))?;
     {
         let mut current = shared.current.lock();
@@ -80,25 +83,10 @@ fn flush_one(shared: &Arc<Shared>, request: &Arc<FlushRequest>) -> Result<()> {
     Ok(())
 }
 
-fn write_epoch(shared: &Shared, request: &FlushRequest, finished: &mut Vec<Arc<SegmentMeta>>) -> Result<()> {
-    let states = shared.current.lock().states.clone();
-    let tuning = &shared.env.tuning;
-    let options = flush::Options { segment_bytes: tuning.segment_bytes, block_bytes: tuning.block_bytes };
-    let mut new_file = || {
-        let id = shared.next_segment_id();
-        Ok((id, shared.files.create(id)?))
-    };
-    flush::write_epoch(&request.epoch, states.shapes(), &options, &mut new_file, finished)
-}
-
-type Opened = (Vec<Arc<SegmentRef>>, Vec<(SegmentId, Arc<SegmentSource>)>);
-
-fn open_written(shared: &Shared, metas: &[Arc<SegmentMeta>]) -> Result<Opened> {
-    let mut sources = Vec::with_capacity(metas.len());
-    for meta in metas {
-        sources.push((meta.id, shared.files.local(meta)?));
-    }
-    Ok((metas.iter().map(|meta| Arc::new(SegmentRef::local(meta.clone()))).collect(), sources))
+/// Opens files that were just written; when that fails they go again.
+fn open_written(shared: &Shared, metas: &[Arc<SegmentMeta>]) -> Result<Vec<(SegmentId, Arc<SegmentSource>)>> {
+    let opened: Result<Vec<_>> = metas.iter().map(|meta| Ok((meta.id, shared.files.local(meta)?))).collect();
+    opened.inspect_err(|_| metas.iter().for_each(|meta| shared.files.discard(meta.id)))
 }
 
 /// Starts the compaction job unless one runs.
@@ -153,14 +141,17 @@ fn compact_one(shared: &Arc<Shared>, tree: &Tree, plan: &Plan) -> Result<()> {
     let mut cancelled = |_bytes: u64| {
         if shared.is_closed() { Err(Error::new(ErrorKind::Aborted, "the backend was closed")) } else { Ok(()) }
     };
-    let mut outputs = NewSegments(shared);
-    let outcome = executor::run(plan, tree, rules, shared.output_options(plan), &mut outputs, &mut cancelled)?;
-    let opened = open_written(shared, &outcome.created);
-    let (_, sources) = opened.inspect_err(|_| outcome.created.iter().for_each(|meta| shared.files.discard(meta.id)))?;
+    let place = match plan.action {
+        Action::Rewrite(place) | Action::Move(place) => place,
+        Action::Drop => Place::Newest,
+    };
+    let options = shared.output_options(place);
+    let outcome = executor::run(plan, tree, rules, options, &mut NewSegments(shared), &mut cancelled)?;
+    let sources = open_written(shared, &outcome.created)?;
     shared.install(&outcome.edit, sources, None).map(drop)
 }
 
-/// Segment files of a compaction.
+/// Files for new segments.
 struct NewSegments<'a>(&'a Shared);
 
 impl Outputs for NewSegments<'_> {

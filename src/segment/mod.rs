@@ -27,6 +27,7 @@ pub mod lookup;
 mod partition;
 pub mod readahead;
 pub mod reader;
+pub mod run_writer;
 pub mod stats;
 pub mod verify;
 
