@@ -1,2 +1,7 @@
 //! The `highwater` command.
-fn main() {}
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    highwater_cli::main()
+}

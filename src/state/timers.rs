@@ -128,7 +128,7 @@ impl<K: Codec, N: Codec> TimerService<K, N> {
             && heads[domain as usize].of(group) == Some(timestamp_ms)
         {
             // Should the look fail, the head stays too early, which popping finds out.
-            let [first, _] = first_two(self.handle, backend, domain, group)?;
+            let [first, _] = first_two(self.handle, backend, domain, group, Some(timestamp_ms))?;
             heads[domain as usize].set(group, first.as_deref().map(|timer| time_of(timer)).transpose()?);
         }
         Ok(())
@@ -148,7 +148,7 @@ impl<K: Codec, N: Codec> TimerService<K, N> {
         let handle = self.handle;
         let heads = &mut self.loaded(backend)?[domain as usize];
         while let Some((time, group)) = heads.first().filter(|(time, _)| *time <= until_ms) {
-            let [first, second] = first_two(handle, backend, domain, group)?;
+            let [first, second] = first_two(handle, backend, domain, group, Some(time))?;
             let Some(first) = first else {
                 heads.set(group, None);
                 continue;
@@ -247,7 +247,7 @@ fn load(handle: Handle, backend: &mut Backend) -> Result<[Heads; 2]> {
     let mut heads = [Heads::default(), Heads::default()];
     for domain in DOMAINS {
         for group in groups.first()..=groups.last() {
-            if let [Some(first), _] = first_two(handle, backend, domain, group)? {
+            if let [Some(first), _] = first_two(handle, backend, domain, group, None)? {
                 heads[domain as usize].set(group, Some(time_of(&first)?));
             }
         }
@@ -255,15 +255,21 @@ fn load(handle: Handle, backend: &mut Backend) -> Result<[Heads; 2]> {
     Ok(heads)
 }
 
-/// The first two timers of a group, as user keys.
+/// The first two timers of a group, as user keys. No timer is due before `head`, if that is known: looking from there on
+/// passes over the deleted records of all that have popped.
 fn first_two(
     handle: Handle,
     backend: &mut Backend,
     domain: TimeDomain,
     group: KeyGroup,
+    head: Option<i64>,
 ) -> Result<[Option<Scratch>; 2]> {
-    let (from, to) = ([domain as u8], [domain as u8 + 1]);
-    let bounds = (Bound::Included(&from[..]), Bound::Excluded(&to[..]));
+    let (mut from, to) = (Scratch::take(), [domain as u8 + 1]);
+    from.push(domain as u8);
+    if let Some(head) = head {
+        head.encode(&mut from)?;
+    }
+    let bounds = (Bound::Included(from.as_slice()), Bound::Excluded(&to[..]));
     let mut scan = handle.scan(backend, &Located::group(group), bounds, Direction::Forward)?;
     let mut take = || {
         Ok::<_, crate::Error>(scan.next()?.map(|(user_key, _)| {

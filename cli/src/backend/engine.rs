@@ -1,0 +1,272 @@
+//! The store of a job, from the first look to the running state.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use highwater::base::key_group::check_parallelism;
+use highwater::base::limits::MIN_MEMORY_BYTES;
+use highwater::io::open_store::open_store;
+use highwater::{CompletedCheckpoint, Coordinator, CoordinatorSettings, Environment, ErrorKind, Operator, Subtask};
+
+use crate::args::RunArgs;
+use crate::backend::coordinator::impatient_log;
+use crate::backend::counted::CountedStore;
+use crate::backend::garbage::GarbageThread;
+use crate::backend::peek::in_memory;
+use crate::backend::{Context, KEYED, KeyedWindows, Peek, RootCoordinator, SINK, SinkRows, clock};
+use crate::console;
+use crate::exit::{Failure, Outcome};
+use crate::job::{Engine, Newest, Started};
+
+/// Where a job lives, and with what budgets.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// The root of its checkpoints.
+    pub store: String,
+    /// Whether the user named it.
+    pub store_named: bool,
+    /// Whether to say what of it may surprise.
+    pub warn: bool,
+    /// The working directory.
+    pub dir: PathBuf,
+    /// The memory budget in bytes.
+    pub memory: u64,
+    /// The budget for local files in bytes, where it isn't left to the library.
+    pub disk: Option<u64>,
+    /// Key groups.
+    pub max_parallelism: u32,
+    /// Names of the job's streams.
+    pub streams: Vec<String>,
+    /// The time between checkpoints.
+    pub interval: Duration,
+    /// When one is given up.
+    pub checkpoint_timeout: Duration,
+    /// Completed checkpoints that are kept.
+    pub retain: usize,
+    /// How long what nobody reaches is kept.
+    pub grace: Duration,
+}
+
+impl Place {
+    /// As the command line has it.
+    pub fn of_run(args: &RunArgs) -> Self {
+        let dir = args.working_dir();
+        let store = args.store.clone().unwrap_or_else(|| dir.join("checkpoints").to_string_lossy().into_owned());
+        Self {
+            store,
+            store_named: args.store.is_some(),
+            warn: true,
+            dir,
+            memory: args.memory,
+            disk: args.disk,
+            max_parallelism: args.max_parallelism,
+            streams: vec![if args.windows.gap.is_some() { "sessions" } else { "windows" }.to_owned()],
+            interval: args.interval,
+            checkpoint_timeout: args.checkpoint_timeout,
+            retain: args.retain as usize,
+            grace: args.grace,
+        }
+    }
+
+    fn settings(&self) -> CoordinatorSettings {
+        CoordinatorSettings {
+            retain: self.retain,
+            grace: self.grace,
+            timeout: self.checkpoint_timeout,
+            // The schedule of the run counts those in flight, and a run puts up with any number of failures.
+            max_in_flight: usize::MAX,
+            tolerated_failures: None,
+        }
+    }
+
+    /// Says what the user may not expect of where things lie.
+    fn tell(&self) {
+        if in_memory(&self.store) {
+            console::warn("the store is in memory: its checkpoints end with this process");
+        } else if !self.store_named {
+            console::warn(format_args!(
+                "no --store given: checkpoints go to {}, beside the working files, and are lost with them",
+                self.store
+            ));
+        } else if same_disk(&self.dir, &self.store) {
+            console::warn(format_args!(
+                "the checkpoints in {} are on the same disk as the working directory, and are lost with it",
+                self.store
+            ));
+        }
+    }
+}
+
+/// Highwater under one job of this process.
+#[derive(Debug)]
+pub struct Highwater {
+    place: Place,
+    peek: Peek,
+    open: Option<(Environment, Arc<CountedStore>)>,
+    newest: Option<CompletedCheckpoint>,
+}
+
+impl Highwater {
+    /// Looks at `place`; nothing is created yet.
+    ///
+    /// # Errors
+    ///
+    /// The store's URL or the working directory can't be used (2).
+    pub fn at(place: Place) -> Outcome<Self> {
+        if place.dir.exists() && !place.dir.is_dir() {
+            return Err(Failure::usage(format!("the working directory {} is not a directory", place.dir.display())));
+        }
+        if place.memory < MIN_MEMORY_BYTES {
+            return Err(Failure::usage(format!(
+                "--memory of {} bytes is less than the state needs, {MIN_MEMORY_BYTES}",
+                place.memory
+            )));
+        }
+        let peek = Peek::at(&place.store)?;
+        Ok(Self { place, peek, open: None, newest: None })
+    }
+
+    /// Whether nobody can go on from here: the store is in memory.
+    pub fn ends_with_process(&self) -> bool {
+        self.peek.ends_with_process()
+    }
+
+    fn environment(&self) -> Outcome<(&Environment, &Arc<CountedStore>)> {
+        let open = self.open.as_ref().map(|(env, store)| (env, store));
+        open.ok_or_else(|| Failure::internal("the store is used before it was claimed"))
+    }
+
+    fn keyed(&self) -> Operator {
+        Operator::new(KEYED, self.place.max_parallelism)
+    }
+
+    /// Refuses what the state can't be restored under, while nothing has been touched.
+    fn check_max_parallelism(&self, checkpoint: &CompletedCheckpoint) -> Outcome<()> {
+        let ours = self.place.max_parallelism;
+        match checkpoint.operators().into_iter().find(|(operator, ..)| *operator == KEYED) {
+            Some((_, _, max)) if max != ours => Err(Failure::usage(format!(
+                "--resume goes on with the same job only: the checkpoint has --max-parallelism {max}, the command line --max-parallelism {ours}"
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    fn coordinator(&self, parallelism: u32) -> Outcome<RootCoordinator> {
+        let (env, store) = self.environment()?;
+        let keyed = self.keyed();
+        check_parallelism(parallelism, keyed.max_parallelism()).outcome()?;
+        let operators = [(KEYED.to_owned(), parallelism), (SINK.to_owned(), 1)];
+        let (log, claim) = (impatient_log(env.store().clone()), env.claim().outcome()?);
+        let inner = Coordinator::new(log, claim, &operators, self.place.settings()).outcome()?;
+        let pause = self.place.interval.max(self.place.grace / 8);
+        let garbage = GarbageThread::start(env.clone(), inner.collector(), self.place.interval, pause)?;
+        Ok(RootCoordinator::new(inner, store.clone(), garbage))
+    }
+}
+
+impl Engine for Highwater {
+    type Keyed = KeyedWindows;
+    type Rows = SinkRows;
+    type Coordinator = RootCoordinator;
+
+    fn place(&self) -> String {
+        self.place.store.clone()
+    }
+
+    fn holds_job(&mut self) -> Outcome<bool> {
+        Ok(self.peek.state()?.is_some())
+    }
+
+    fn newest(&mut self) -> Outcome<Option<Newest>> {
+        if self.ends_with_process() && self.open.is_none() {
+            return Ok(None);
+        }
+        self.newest = match &self.open {
+            Some((env, _)) => match env.completed_checkpoints() {
+                Err(error) if error.kind() == ErrorKind::NotFound => None,
+                checkpoints => checkpoints.outcome()?.pop(),
+            },
+            None => self.peek.newest()?,
+        };
+        let Some(newest) = &self.newest else { return Ok(None) };
+        self.check_max_parallelism(newest)?;
+        let parallelism = newest.operators().into_iter().find(|(operator, ..)| *operator == KEYED);
+        Ok(Some(Newest {
+            id: newest.id().id,
+            parallelism: parallelism.map_or(0, |(_, parallelism, _)| parallelism),
+            metadata: newest.metadata().to_vec(),
+        }))
+    }
+
+    fn claim(&mut self) -> Outcome<()> {
+        self.peek.check_not_foreign()?;
+        let place = &self.place;
+        let store = match self.peek.store() {
+            Some(store) => store.clone(),
+            None => open_store(&place.store, true, clock()).opening()?,
+        };
+        let store = Arc::new(CountedStore::new(store));
+        let mut builder = Environment::builder(&place.dir)
+            .memory_bytes(place.memory)
+            .store_with(store.clone())
+            .checkpoints(place.settings());
+        if let Some(disk) = place.disk {
+            builder = builder.disk_bytes(disk);
+        }
+        let env = builder.open().opening()?;
+        if place.warn {
+            place.tell();
+        }
+        env.claim().outcome()?;
+        self.open = Some((env, store));
+        Ok(())
+    }
+
+    fn start(
+        &mut self,
+        from: Option<&Newest>,
+        parallelism: u32,
+    ) -> Outcome<Started<KeyedWindows, SinkRows, RootCoordinator>> {
+        let (env, _) = self.environment()?;
+        let from = match from {
+            None => None,
+            Some(newest) => Some(
+                self.newest
+                    .as_ref()
+                    .filter(|found| found.id().id == newest.id)
+                    .ok_or_else(|| Failure::checkpoint(format!("checkpoint {} is gone", newest.id)))?,
+            ),
+        };
+        let operator = self.keyed();
+        let keyed = (0..parallelism).map(|index| {
+            let backend = env.backend(&operator, Subtask { index, parallelism }, from).outcome()?;
+            KeyedWindows::new(backend, &self.place.streams)
+        });
+        let keyed = keyed.collect::<Outcome<Vec<_>>>()?;
+        let sink = env.backend(&Operator::new(SINK, 1), Subtask { index: 0, parallelism: 1 }, from).outcome()?;
+        Ok(Started {
+            keyed,
+            rows: SinkRows::new(sink)?,
+            coordinator: self.coordinator(parallelism)?,
+            first_checkpoint: from.map_or(1, |checkpoint| checkpoint.id().id + 1),
+        })
+    }
+}
+
+/// Whether losing the disk of `dir` loses a local `store` too; either may still have to be created.
+fn same_disk(dir: &Path, store: &str) -> bool {
+    let path = match store.strip_prefix("file://") {
+        Some(path) => PathBuf::from(path),
+        None if store.contains("://") => return false,
+        None => PathBuf::from(store),
+    };
+    matches!((device_of(dir), device_of(&path)), (Some(a), Some(b)) if a == b)
+}
+
+/// The device of a path's nearest ancestor that is there.
+fn device_of(path: &Path) -> Option<u64> {
+    use std::os::unix::fs::MetadataExt;
+    let path = std::path::absolute(path).ok()?;
+    path.ancestors().find_map(|ancestor| std::fs::metadata(ancestor).ok()).map(|metadata| metadata.dev())
+}

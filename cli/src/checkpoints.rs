@@ -1,0 +1,174 @@
+//! `highwater checkpoints`: what is in a root, without changing anything.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use highwater::checkpoint::manifests::segment_names;
+use highwater::inspect;
+use highwater::io::store::Store;
+use highwater::{CompletedCheckpoint, ErrorKind};
+
+use crate::args::{CheckpointArgs, CheckpointsCommand, StoreArgs};
+use crate::backend::{Context, KEYED, Peek, root_log};
+use crate::console;
+use crate::exit::{Failure, Outcome};
+use crate::report::{
+    BadObject, KeyGroupReport, ListReport, ListedCheckpoint, SegmentReport, ShowReport, StateReport, VerifyReport,
+    readable_metadata,
+};
+use crate::tables;
+
+/// Runs one of the commands.
+///
+/// # Errors
+///
+/// There is no job or no such checkpoint, or something in it is damaged (3); the URL names no store (2).
+pub fn main(command: &CheckpointsCommand) -> Outcome<()> {
+    match command {
+        CheckpointsCommand::List(args) => {
+            let report = list(args)?;
+            if args.json { console::json_line(&report) } else { console::table(&tables::list(&report)) }
+        }
+        CheckpointsCommand::Show(args) => {
+            let report = show(args)?;
+            if args.json { console::json_line(&report) } else { console::table(&tables::show(&report)) }
+        }
+        CheckpointsCommand::Verify(args) => {
+            let report = verify(args)?;
+            if args.json {
+                console::json_line(&report)?
+            } else {
+                console::table(&tables::verify(&report))?
+            }
+            match report.bad.as_slice() {
+                [] => Ok(()),
+                bad => {
+                    let names: Vec<String> = bad.iter().map(|bad| format!("{}: {}", bad.name, bad.reason)).collect();
+                    Err(Failure::checkpoint(format!("{} damaged: {}", args.url, names.join("; "))))
+                }
+            }
+        }
+    }
+}
+
+fn list(args: &StoreArgs) -> Outcome<ListReport> {
+    let peek = Peek::at(&args.url)?;
+    let (_, state) = peek.job()?;
+    let checkpoints = state.checkpoints.iter().map(|checkpoint| {
+        let (parallelism, _) = parallelism(checkpoint);
+        Ok(ListedCheckpoint {
+            id: checkpoint.id().id,
+            epoch: checkpoint.id().epoch,
+            completed: utc(checkpoint.completed_ms())?,
+            parallelism,
+            bytes: checkpoint.full_bytes(),
+        })
+    });
+    Ok(ListReport { checkpoints: checkpoints.collect::<Outcome<_>>()? })
+}
+
+fn show(args: &CheckpointArgs) -> Outcome<ShowReport> {
+    let peek = Peek::at(&args.url)?;
+    let (store, state) = peek.job()?;
+    let checkpoint = match &args.id {
+        Some(id) => state.named(id).outcome()?,
+        None => state
+            .latest()
+            .ok_or_else(|| Failure::checkpoint(format!("the job in {} has no completed checkpoint", args.url)))?,
+    };
+    let holds = inspect::describe::describe(store, checkpoint).outcome()?;
+    let (parallelism, max_parallelism) = parallelism(checkpoint);
+    let metadata = match checkpoint.metadata() {
+        [] => holds.parts.iter().map(|part| part.metadata.as_slice()).find(|bytes| !bytes.is_empty()),
+        bytes => Some(bytes),
+    };
+    Ok(ShowReport {
+        id: checkpoint.id().id,
+        epoch: checkpoint.id().epoch,
+        completed: utc(checkpoint.completed_ms())?,
+        parallelism,
+        max_parallelism,
+        metadata: metadata.map_or(serde_json::Value::Null, readable_metadata),
+        states: states(holds.states),
+        segments: segments(&holds.segments),
+        key_groups: holds
+            .key_groups
+            .into_iter()
+            .map(|group| KeyGroupReport { group: group.group.into(), bytes: group.bytes })
+            .collect(),
+    })
+}
+
+fn states(states: Vec<inspect::describe::StateSummary>) -> Vec<StateReport> {
+    let report = |s: inspect::describe::StateSummary| StateReport {
+        name: s.name,
+        kind: s.kind,
+        entries: s.entries,
+        bytes: s.bytes,
+    };
+    states.into_iter().map(report).collect()
+}
+
+/// Each object once, though subtasks may share it after a rescale.
+fn segments(segments: &[inspect::describe::SegmentSummary]) -> Vec<SegmentReport> {
+    let mut seen = BTreeSet::new();
+    let level = |level: usize| u32::try_from(level).unwrap_or(u32::MAX);
+    segments
+        .iter()
+        .filter(|segment| seen.insert(&segment.name))
+        .map(|s| SegmentReport { name: s.name.clone(), bytes: s.bytes, entries: s.entries, level: level(s.level) })
+        .collect()
+}
+
+fn verify(args: &CheckpointArgs) -> Outcome<VerifyReport> {
+    let peek = Peek::at(&args.url)?;
+    let store =
+        peek.store().ok_or_else(|| Failure::checkpoint(format!("there is no Highwater job in {}", args.url)))?;
+    let found = inspect::verify::verify(&root_log(store)).outcome()?;
+    let mut report = VerifyReport {
+        objects: found.objects,
+        bytes: found.bytes,
+        bad: found.bad.into_iter().map(|bad| BadObject { name: bad.name, reason: bad.reason }).collect(),
+        leftovers: found.leftovers.len() as u64,
+    };
+    if let Some(id) = &args.id {
+        let (_, state) = peek.job()?;
+        let names = reached(store, state.named(id).outcome()?)?;
+        let lengths: BTreeMap<_, _> =
+            store.list("").outcome()?.into_iter().map(|object| (object.name, object.length_bytes)).collect();
+        report.bad.retain(|bad| names.contains(&bad.name));
+        report.objects = names.len() as u64;
+        report.bytes = names.iter().filter_map(|name| lengths.get(name)).sum();
+    }
+    Ok(report)
+}
+
+/// Names of all objects of a checkpoint, as far as its manifests can be read.
+fn reached(store: &Arc<dyn Store>, checkpoint: &CompletedCheckpoint) -> Outcome<BTreeSet<String>> {
+    let mut names = BTreeSet::new();
+    for manifest in checkpoint.manifests() {
+        names.insert(manifest.name.clone());
+        match segment_names(&**store, manifest) {
+            Ok(segments) => names.extend(segments),
+            // It is among the bad ones.
+            Err(error)
+                if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Corruption | ErrorKind::Unsupported) => {}
+            Err(error) => return Err(error).outcome(),
+        }
+    }
+    Ok(names)
+}
+
+/// That of the keyed operator; of a job that isn't ours, that of its widest one.
+fn parallelism(checkpoint: &CompletedCheckpoint) -> (u32, u32) {
+    let operators = checkpoint.operators();
+    let keyed = operators.iter().find(|(operator, ..)| *operator == KEYED);
+    let widest = operators.iter().max_by_key(|(_, parallelism, _)| *parallelism);
+    keyed.or(widest).map_or((0, 0), |(_, parallelism, max)| (*parallelism, *max))
+}
+
+fn utc(millis: i64) -> Outcome<String> {
+    jiff::Timestamp::from_millisecond(millis)
+        .map(|time| time.to_string())
+        .map_err(|error| Failure::checkpoint(format!("a checkpoint completed at an impossible time: {error}")))
+}

@@ -1,0 +1,223 @@
+//! `highwater run`: puts source, windows, sink and checkpoints together.
+//!
+//! - Enters: the command line, and an [`Engine`]: the store of checkpoints with the state that lives on it.
+//! - Leaves: the output file, a report.
+//! - Always holds: everything that can be refused is checked before anything is claimed, created or cut.
+
+mod engine;
+mod progress;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+use crate::args::RunArgs;
+use crate::console;
+use crate::exit::{Failure, Outcome};
+use crate::input::{CsvOptions, CsvSource};
+use crate::output::{OutputFile, ResumableOutput, session_header, window_header};
+use crate::position::Position;
+use crate::report::{RestoreReport, RunReport};
+use crate::runtime::{self, Ended, Ending, Job, JobMetadata, Settings, StagedOutput, Stop};
+use crate::units::{format_duration, nanos};
+use crate::window::{WindowKind, WindowOperator};
+
+pub use engine::{Engine, Newest, PartOf, Started, StartedOn};
+pub use progress::Display;
+
+/// Where a run begins: everything that was checked and not yet touched.
+struct Begin {
+    source: CsvSource,
+    position: Position,
+    /// The checkpoint to go on from, and the output that it was found to match.
+    from: Option<(Newest, JobMetadata, ResumableOutput)>,
+}
+
+impl Begin {
+    fn newest(&self) -> Option<&Newest> {
+        self.from.as_ref().map(|(newest, ..)| newest)
+    }
+}
+
+/// Runs the job of the command line on `engine`.
+///
+/// # Errors
+///
+/// Usage, configuration or input (2), the checkpoint (3), locked or fenced (4), out of a resource (5).
+pub fn run<E: Engine>(args: &RunArgs, engine: &mut E, stop: &Stop) -> Outcome<RunReport> {
+    args.validate()?;
+    let started = Instant::now();
+    let (kind, config) = (args.windows.kind()?, config(args)?);
+    let mut begun = begin(args, kind, &config, engine)?;
+    engine.claim()?;
+    if args.resume && begun.newest() != engine.newest()?.as_ref() {
+        // A predecessor that was still alive has completed another checkpoint before we fenced it.
+        begun = begin(args, kind, &config, engine)?;
+    }
+    let from = begun.newest().cloned();
+    let (ended, restore) = run_once(args, kind, config, begun, engine, stop)?;
+    let restores = match (from, restore) {
+        (Some(newest), Some(first_record_ms)) => vec![RestoreReport {
+            from_checkpoint: newest.id,
+            parallelism_from: newest.parallelism,
+            parallelism_to: args.parallelism,
+            first_record_ms,
+        }],
+        _ => Vec::new(),
+    };
+    tell_end(&ended, args);
+    Ok(RunReport::new(&ended, &ended.checkpoints, started.elapsed(), restores))
+}
+
+/// Opens and checks whatever can be without changing anything.
+fn begin<E: Engine>(
+    args: &RunArgs,
+    kind: WindowKind,
+    config: &BTreeMap<String, String>,
+    engine: &mut E,
+) -> Outcome<Begin> {
+    let options = CsvOptions {
+        path: args.input.clone(),
+        key: args.key.clone(),
+        time: args.time.clone(),
+        value: args.value.clone(),
+        time_unit: args.time_unit,
+        reach: kind.reach(),
+        skip_bad_rows: args.skip_bad_rows,
+    };
+    if !args.resume && engine.holds_job()? {
+        return Err(Failure::usage(format!(
+            "{} holds a job already: use --resume to go on with it, or name another --store",
+            engine.place()
+        )));
+    }
+    let newest = if args.resume { engine.newest()? } else { None };
+    let Some(newest) = newest else {
+        // Nothing has been committed yet, so an output with content isn't this job's.
+        OutputFile::check_new(&args.output)?;
+        if args.resume {
+            console::note(format_args!(
+                "{} holds no completed checkpoint: starting from the beginning",
+                engine.place()
+            ));
+        }
+        let source = CsvSource::open(options)?;
+        return Ok(Begin { source, position: Position::start(), from: None });
+    };
+    let metadata = JobMetadata::decode(&newest.metadata)?;
+    metadata.check_config(config)?;
+    let source = CsvSource::resume(options, &metadata.position)?;
+    let output = OutputFile::check_resume(&args.output, metadata.synced)?;
+    let position = metadata.position.clone();
+    Ok(Begin { source, position, from: Some((newest, metadata, output)) })
+}
+
+/// Restores and runs. With the end comes, after a restore, how long it took until the first record.
+fn run_once<E: Engine>(
+    args: &RunArgs,
+    kind: WindowKind,
+    config: BTreeMap<String, String>,
+    begin: Begin,
+    engine: &mut E,
+    stop: &Stop,
+) -> Outcome<(Ended, Option<Option<u64>>)> {
+    let restoring = Instant::now();
+    let Started { keyed, rows, coordinator, first_checkpoint } = engine.start(begin.newest(), args.parallelism)?;
+    let restored = begin.from.is_some();
+    let sink = match begin.from {
+        Some((_, metadata, output)) => StagedOutput::resume(rows, output, &metadata)?,
+        None => StagedOutput::new(rows, OutputFile::create(&args.output)?, config, header(kind)),
+    };
+    if begin.position.finished {
+        console::note("the job has finished already: its output is complete");
+        let ended = Ended::of_finished(begin.position, sink.totals());
+        return Ok((ended, restored.then_some(None)));
+    }
+    let keyed = keyed.into_iter().map(|state| WindowOperator::new(state, &[kind.alone()]));
+    let job = Job {
+        watermark: begin.position.watermark,
+        source: begin.source,
+        keyed: keyed.collect::<Outcome<Vec<_>>>()?,
+        sink,
+        coordinator,
+        settings: settings(args, first_checkpoint),
+    };
+    let mut display = Display::new(args.json);
+    let ended = runtime::run(job, stop, &mut |progress| display.show(progress))?;
+    display.finish();
+    let first_record = ended.first_record.map(|at| millis(at.saturating_duration_since(restoring)));
+    Ok((ended, restored.then_some(first_record)))
+}
+
+fn settings(args: &RunArgs, first_checkpoint: u64) -> Settings {
+    Settings {
+        max_parallelism: args.max_parallelism,
+        out_of_orderness: nanos(args.out_of_orderness),
+        rate: args.rate,
+        interval: args.interval,
+        checkpoint_timeout: args.checkpoint_timeout,
+        first_checkpoint,
+    }
+}
+
+fn header(kind: WindowKind) -> &'static [u8] {
+    match kind {
+        WindowKind::Tumbling { .. } => window_header(),
+        WindowKind::Session { .. } => session_header(),
+    }
+}
+
+/// The options that make the job what it is: a resume must have the same.
+fn config(args: &RunArgs) -> Outcome<BTreeMap<String, String>> {
+    let windows = match (args.windows.window, args.windows.gap) {
+        (Some(size), None) => ("window", format_duration(size)),
+        (None, Some(gap)) => ("gap", format_duration(gap)),
+        _ => return Err(Failure::usage("one of --window and --gap is needed")),
+    };
+    let options = [
+        ("key", args.key.clone()),
+        ("time", args.time.clone()),
+        ("value", args.value.clone()),
+        ("time-unit", args.time_unit.name().to_owned()),
+        ("out-of-orderness", format_duration(args.out_of_orderness)),
+        windows,
+    ];
+    Ok(options.into_iter().map(|(option, value)| (option.to_owned(), value)).collect())
+}
+
+fn tell_end(ended: &Ended, args: &RunArgs) {
+    let Ended { position, totals, .. } = ended;
+    if totals.late > 0 {
+        console::warn(format_args!(
+            "{} of {} records came too late for --out-of-orderness {} and are in no window",
+            totals.late,
+            position.records,
+            format_duration(args.out_of_orderness)
+        ));
+    }
+    if position.skipped > 0 {
+        console::warn(format_args!("{} malformed rows were skipped", position.skipped));
+    }
+    match ended.ending {
+        Ending::Finished => console::note(format_args!(
+            "{} records, {} rows in {}",
+            position.records,
+            totals.output_rows,
+            args.output.display()
+        )),
+        Ending::Stopped { complete: true } => console::note(format_args!(
+            "stopped after a last checkpoint, {} records in: the same command with --resume goes on from there",
+            position.records
+        )),
+        Ending::Stopped { complete: false } => console::warn(
+            "stopped; the last checkpoint did not complete: the same command with --resume goes on from the one before",
+        ),
+        Ending::Crashed => {}
+    }
+}
+
+fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}

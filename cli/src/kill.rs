@@ -1,0 +1,97 @@
+//! For tests: kills this process, as `kill -9` would, at a chosen point of its work.
+//!
+//! `HIGHWATER_TEST_KILL=POINT:N` in the environment names a point and the how manyeth passing of it is the end. Without the variable, which no
+//! user has a reason to set, passing a point costs one comparison.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The environment variable.
+pub const VARIABLE: &str = "HIGHWATER_TEST_KILL";
+
+/// Where the process can be killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Point {
+    /// An event of the input has been read.
+    Event,
+    /// A segment is about to be uploaded: its epoch has been frozen and flushed.
+    BeforeSegment,
+    /// A piece of a segment is on its way.
+    InSegment,
+    /// All segments of a part are uploaded, its manifest isn't.
+    BeforeManifest,
+    /// A part is complete in the store.
+    AfterManifest,
+    /// An entry of the root log is about to be written: a claim, or what completes a checkpoint.
+    BeforeLogEntry,
+    /// The entry stands, and nobody has been told.
+    AfterLogEntry,
+    /// Rows of a completed checkpoint are about to be written to the output.
+    BeforeAppend,
+    /// Some of them have been written.
+    InAppend,
+    /// All of them have, and the file isn't synced.
+    BeforeSync,
+    /// A manifest is about to be read: a restore, or garbage collection.
+    ReadManifest,
+    /// Part of a segment is about to be read from the store.
+    ReadSegment,
+    /// Garbage collection has deleted an object.
+    AfterDelete,
+}
+
+/// All points, with their names in the variable.
+pub const POINTS: [(&str, Point); 13] = [
+    ("event", Point::Event),
+    ("before-segment", Point::BeforeSegment),
+    ("in-segment", Point::InSegment),
+    ("before-manifest", Point::BeforeManifest),
+    ("after-manifest", Point::AfterManifest),
+    ("before-log-entry", Point::BeforeLogEntry),
+    ("after-log-entry", Point::AfterLogEntry),
+    ("before-append", Point::BeforeAppend),
+    ("in-append", Point::InAppend),
+    ("before-sync", Point::BeforeSync),
+    ("read-manifest", Point::ReadManifest),
+    ("read-segment", Point::ReadSegment),
+    ("after-delete", Point::AfterDelete),
+];
+
+struct Plan {
+    point: Point,
+    passings: AtomicU64,
+}
+
+static PLAN: OnceLock<Option<Plan>> = OnceLock::new();
+
+fn parse(text: &str) -> Option<Plan> {
+    let (name, passings) = text.split_once(':')?;
+    let (_, point) = POINTS.iter().find(|(known, _)| *known == name)?;
+    Some(Plan { point: *point, passings: AtomicU64::new(passings.parse().ok()?) })
+}
+
+/// Passes `point`.
+pub fn pass(point: Point) {
+    let plan = PLAN.get_or_init(|| std::env::var(VARIABLE).ok().as_deref().and_then(parse));
+    if let Some(plan) = plan
+        && plan.point == point
+        && plan.passings.fetch_sub(1, Ordering::Relaxed) == 1
+    {
+        // Never returns: the signal can't be caught.
+        let _ = signal_hook::low_level::raise(signal_hook::consts::SIGKILL);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_names_a_point_and_a_passing() {
+        let plan = parse("in-append:3").unwrap();
+        assert_eq!((plan.point, plan.passings.into_inner()), (Point::InAppend, 3));
+        for wrong in ["", "in-append", "in-append:x", "nowhere:1"] {
+            assert!(parse(wrong).is_none(), "{wrong}");
+        }
+    }
+}

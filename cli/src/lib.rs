@@ -1,0 +1,77 @@
+//! The parts of the `highwater` command.
+//!
+//! `highwater run` and `highwater demo` are a small streaming job on top of Highwater, there to show the state backend at work:
+//! [`job`] puts it together: [`input`] reads, [`runtime`] moves records between threads and takes checkpoints, [`window`] aggregates, [`output`] writes. The
+//! command line is in [`args`], its exit codes in [`exit`], its JSON in [`report`]. Everything stands behind seams but [`backend`], which knows Highwater; [`checkpoints`]
+//! looks into stores.
+
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+
+pub mod aggregate;
+pub mod args;
+pub mod backend;
+pub mod checkpoints;
+pub mod console;
+pub mod demo;
+pub mod exit;
+pub mod input;
+pub mod job;
+pub mod kill;
+pub mod output;
+pub mod position;
+pub mod report;
+pub mod runtime;
+pub mod tables;
+pub mod units;
+pub mod window;
+
+#[cfg(test)]
+pub(crate) mod testing;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use tracing_subscriber::EnvFilter;
+
+use crate::args::{Command, RunArgs};
+use crate::backend::{Highwater, Place};
+use crate::exit::{Failure, Outcome};
+use crate::runtime::Stop;
+
+/// Runs the command line of this process.
+pub fn main() -> ExitCode {
+    let cli = args::Cli::parse();
+    log_to_stderr();
+    match dispatch(&cli.command) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            console::note(format_args!("error: {failure}"));
+            ExitCode::from(failure.code as u8)
+        }
+    }
+}
+
+/// The library's warnings, or what `RUST_LOG` asks for.
+fn log_to_stderr() {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).without_time().init();
+}
+
+fn dispatch(command: &Command) -> Outcome<()> {
+    match command {
+        Command::Run(args) => run(args),
+        Command::Demo(args) => demo::main(args),
+        Command::Checkpoints { command } => checkpoints::main(command),
+    }
+}
+
+fn run(args: &RunArgs) -> Outcome<()> {
+    args.validate()?;
+    let stop = Stop::on_signals()?;
+    let mut store = Highwater::at(Place::of_run(args))?;
+    if args.resume && store.ends_with_process() {
+        return Err(Failure::usage("--resume needs a --store that outlives a process, and memory:/// doesn't"));
+    }
+    let report = job::run(args, &mut store, &stop)?;
+    if args.json { console::json_line(&report) } else { Ok(()) }
+}

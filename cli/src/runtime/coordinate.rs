@@ -1,0 +1,340 @@
+//! The coordinator's loop: triggers checkpoints, collects their parts, tells everyone how they ended, and ends the run.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use crossbeam::channel::{Receiver, RecvTimeoutError, Sender};
+
+use crate::console;
+use crate::exit::{Code, Failure, Outcome};
+use crate::position::Position;
+use crate::runtime::reader::Command;
+use crate::runtime::{
+    Action, CheckpointSchedule, CheckpointStats, Completed, Control, Coordinator, Ended, Stop, Ticket, Totals,
+};
+
+/// Between two looks at the tickets, the clock and the signals.
+const TICK: Duration = Duration::from_millis(2);
+
+/// Between two calls of the observer.
+const OBSERVE: Duration = Duration::from_millis(200);
+
+/// What the threads tell the coordinator.
+pub(super) enum Event<T> {
+    /// The input has ended and everything has been sent.
+    InputEnded,
+    /// A barrier went out; after the `last` one nothing more will be read.
+    BarrierSent { id: u64, last: bool, position: Position },
+    /// A subtask has taken its part of a checkpoint.
+    Ack { id: u64, ticket: Outcome<T>, sync: Duration },
+    /// The barrier has reached the sink on all ways.
+    Aligned { id: u64, waited: Duration, totals: Totals, metadata: Vec<u8> },
+    /// The rows of a completed checkpoint are in the file.
+    Written(u64),
+    /// The first record has been processed.
+    FirstRecord(Instant),
+    /// The run can't go on.
+    Failed(Failure),
+}
+
+/// How a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ending {
+    /// The input has ended and all results are in the output.
+    Finished,
+    /// Asked to stop; a resume goes on at the last completed checkpoint.
+    Stopped {
+        /// Whether the last checkpoint completed, so that a resume repeats nothing.
+        complete: bool,
+    },
+    /// Dropped as it was.
+    Crashed,
+}
+
+/// How a run is doing.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// Since the run began.
+    pub elapsed: Duration,
+    /// Events read in this run.
+    pub events: u64,
+    /// Completed checkpoints of this run.
+    pub completed: u64,
+    /// Those given up.
+    pub aborted: u64,
+    /// The newest completed checkpoint and how long it took.
+    pub last: Option<(Completed, Duration)>,
+}
+
+pub(super) struct Coordination<C, T> {
+    pub events: Receiver<Event<T>>,
+    pub commands: Sender<Command>,
+    pub controls: Vec<Sender<Control>>,
+    pub coordinator: C,
+    pub schedule: CheckpointSchedule,
+    /// Tells the reader that the run is over.
+    pub ended: Arc<AtomicBool>,
+    /// Events read so far.
+    pub read: Arc<AtomicU64>,
+}
+
+/// What is known while a run lasts.
+struct State<T> {
+    started: Instant,
+    observed: Duration,
+    tickets: Vec<(u64, T)>,
+    /// The totals at each barrier, to report those of the last.
+    seen: BTreeMap<u64, (Option<Position>, Option<Totals>)>,
+    /// The first barrier after which nothing is read: from it on, each one covers everything.
+    last_from: Option<u64>,
+    stopping: bool,
+    warned_of_pace: bool,
+    newest: Option<(Completed, Duration)>,
+    ended: Ended,
+}
+
+impl<C, T> Coordination<C, T>
+where
+    T: Ticket,
+    C: Coordinator<Part = T::Part>,
+{
+    /// Runs until the end; the channels close as this returns.
+    pub fn run(mut self, stop: &Stop, observe: &mut dyn FnMut(&Progress)) -> Outcome<Ended> {
+        let mut state = State::new();
+        let ending = loop {
+            match self.step(&mut state, stop, observe) {
+                Ok(None) => {}
+                Ok(Some(ending)) => break Ok(ending),
+                Err(failure) => break Err(failure),
+            }
+        };
+        self.ended.store(true, Ordering::Release);
+        if !matches!(ending, Ok(Ending::Crashed)) {
+            for id in self.schedule.in_flight().collect::<Vec<_>>() {
+                self.coordinator.abort(id);
+            }
+        }
+        state.ended.ending = ending?;
+        state.ended.checkpoints.skipped = self.schedule.skipped();
+        state.ended.checkpoints.uploaded_bytes = self.coordinator.uploaded_bytes();
+        Ok(state.ended)
+    }
+
+    fn step(
+        &mut self,
+        state: &mut State<T>,
+        stop: &Stop,
+        observe: &mut dyn FnMut(&Progress),
+    ) -> Outcome<Option<Ending>> {
+        if stop.wants_crash() {
+            return Ok(Some(Ending::Crashed));
+        }
+        if stop.wants_gentle_end() && !state.stopping {
+            state.stopping = true;
+            let _ = self.commands.send(Command::Stop);
+            self.schedule.hurry();
+        }
+        for action in self.schedule.poll(state.now()) {
+            match action {
+                Action::Trigger(id) => {
+                    self.coordinator.begin(id)?;
+                    let _ = self.commands.send(Command::Barrier(id));
+                }
+                Action::Expire(id) => {
+                    if let Some(ending) = self.give_up(state, id, "it took longer than --checkpoint-timeout") {
+                        return Ok(Some(ending));
+                    }
+                }
+            }
+        }
+        if let Some(ending) = self.collect(state)? {
+            return Ok(Some(ending));
+        }
+        if state.now().saturating_sub(state.observed) >= OBSERVE {
+            state.observed = state.now();
+            for (id, completed) in self.coordinator.retry()? {
+                self.complete(state, id, completed);
+            }
+            observe(&state.progress(self.read.load(Ordering::Relaxed)));
+        }
+        match self.events.recv_timeout(TICK) {
+            Ok(event) => self.handle(state, event),
+            Err(RecvTimeoutError::Timeout) => Ok(None),
+            Err(RecvTimeoutError::Disconnected) => {
+                Err(Failure::internal("all threads of the job ended without a word"))
+            }
+        }
+    }
+
+    fn handle(&mut self, state: &mut State<T>, event: Event<T>) -> Outcome<Option<Ending>> {
+        match event {
+            Event::Failed(failure) => return Err(failure),
+            Event::InputEnded => self.schedule.hurry(),
+            Event::FirstRecord(at) => {
+                let first = state.ended.first_record.map_or(at, |first| first.min(at));
+                state.ended.first_record = Some(first);
+            }
+            Event::BarrierSent { id, last, position } => {
+                if last {
+                    state.last_from.get_or_insert(id);
+                }
+                state.seen.entry(id).or_default().0 = Some(position);
+            }
+            Event::Aligned { id, waited, totals, metadata } => {
+                state.ended.checkpoints.record_alignment(waited);
+                state.seen.entry(id).or_default().1 = Some(totals);
+                if self.schedule.is_in_flight(id)
+                    && let Err(failure) = self.coordinator.describe(id, metadata)
+                {
+                    return self.failed(state, id, failure);
+                }
+            }
+            Event::Ack { id, ticket, sync } => {
+                state.ended.checkpoints.record_sync(sync);
+                match ticket {
+                    _ if !self.schedule.is_in_flight(id) => {}
+                    Ok(ticket) => state.tickets.push((id, ticket)),
+                    Err(failure) => return self.failed(state, id, failure),
+                }
+            }
+            Event::Written(id) => return Ok(self.written(state, id)),
+        }
+        Ok(None)
+    }
+
+    /// Looks at every part on its way.
+    fn collect(&mut self, state: &mut State<T>) -> Outcome<Option<Ending>> {
+        let mut index = 0;
+        while index < state.tickets.len() {
+            let (id, ticket) = &mut state.tickets[index];
+            let Some(part) = ticket.poll() else {
+                index += 1;
+                continue;
+            };
+            let (id, _) = (*id, state.tickets.swap_remove(index));
+            if !self.schedule.is_in_flight(id) {
+                continue;
+            }
+            match part.and_then(|part| self.coordinator.add(id, part)) {
+                Ok(None) => {}
+                Ok(Some(completed)) => self.complete(state, id, completed),
+                Err(failure) => {
+                    let ending = self.failed(state, id, failure)?;
+                    if ending.is_some() {
+                        return Ok(ending);
+                    }
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn complete(&mut self, state: &mut State<T>, id: u64, completed: Completed) {
+        let Some(duration) = self.schedule.completed(id, state.now()) else {
+            return;
+        };
+        state.ended.checkpoints.record_completed(completed, duration);
+        state.newest = Some((completed, duration));
+        if duration > self.schedule.interval() && !state.warned_of_pace && !state.is_last(id) {
+            state.warned_of_pace = true;
+            console::warn(format_args!(
+                "checkpoint {id} took {duration:.1?}, longer than the interval of {:?} between them: a longer --interval would do less work",
+                self.schedule.interval()
+            ));
+        }
+        self.tell(Control::Confirm(id));
+    }
+
+    /// A checkpoint has failed: a warning, unless this job is no longer the one that may write.
+    fn failed(&mut self, state: &mut State<T>, id: u64, failure: Failure) -> Outcome<Option<Ending>> {
+        if failure.code == Code::Locked {
+            return Err(failure);
+        }
+        if !self.schedule.failed(id) {
+            return Ok(None);
+        }
+        Ok(self.give_up(state, id, &failure.message))
+    }
+
+    fn give_up(&mut self, state: &mut State<T>, id: u64, why: &str) -> Option<Ending> {
+        console::warn(format_args!("checkpoint {id} was given up: {why}"));
+        state.ended.checkpoints.aborted += 1;
+        state.tickets.retain(|(of, _)| *of != id);
+        self.coordinator.abort(id);
+        self.tell(Control::Abort(id));
+        if state.stopping && (state.is_last(id) || self.schedule.in_flight().next().is_none()) {
+            state.settle_totals(id);
+            return Some(Ending::Stopped { complete: false });
+        }
+        // The results of an ended input must get out: the schedule tries again after an interval.
+        None
+    }
+
+    fn written(&mut self, state: &mut State<T>, id: u64) -> Option<Ending> {
+        state.settle_totals(id);
+        if !state.is_last(id) {
+            return None;
+        }
+        let finished = state.ended.position.finished;
+        Some(if finished { Ending::Finished } else { Ending::Stopped { complete: true } })
+    }
+
+    fn tell(&self, control: Control) {
+        for receiver in &self.controls {
+            // A thread that is gone has said why, or soon will.
+            let _ = receiver.send(control);
+        }
+    }
+}
+
+impl<T> State<T> {
+    fn new() -> Self {
+        Self {
+            started: Instant::now(),
+            observed: Duration::ZERO,
+            tickets: Vec::new(),
+            seen: BTreeMap::new(),
+            last_from: None,
+            stopping: false,
+            warned_of_pace: false,
+            newest: None,
+            ended: Ended {
+                ending: Ending::Crashed,
+                position: Position::start(),
+                totals: Totals::default(),
+                checkpoints: CheckpointStats::default(),
+                first_record: None,
+            },
+        }
+    }
+
+    fn now(&self) -> Duration {
+        self.started.elapsed()
+    }
+
+    fn progress(&self, events: u64) -> Progress {
+        Progress {
+            elapsed: self.now(),
+            events,
+            completed: self.ended.checkpoints.completed,
+            aborted: self.ended.checkpoints.aborted,
+            last: self.newest,
+        }
+    }
+
+    /// Takes over what was seen at a barrier, and forgets older ones.
+    fn settle_totals(&mut self, id: u64) {
+        let later = self.seen.split_off(&(id + 1));
+        if let Some((position, totals)) = self.seen.remove(&id) {
+            self.ended.position = position.unwrap_or_else(|| self.ended.position.clone());
+            self.ended.totals = totals.unwrap_or(self.ended.totals);
+        }
+        self.seen = later;
+    }
+
+    fn is_last(&self, id: u64) -> bool {
+        self.last_from.is_some_and(|first| id >= first)
+    }
+}

@@ -1,0 +1,161 @@
+//! `highwater run` on real files: exact output however it is interrupted, exit codes, and what is left alone.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod support;
+
+use std::io::Write;
+
+use support::{Job, SESSIONS, WINDOWS, expected};
+
+#[test]
+fn the_output_is_the_same_at_every_parallelism() {
+    for aggregation in [WINDOWS, SESSIONS] {
+        for parallelism in 1..=4 {
+            let job = Job::new(aggregation);
+            let ended = job.run(&format!("--parallelism {parallelism}"));
+            job.check(&ended);
+            let json = ended.json();
+            assert!(json["restore"].is_null() && json["checkpoints"]["completed"].as_u64().unwrap() > 0, "{json}");
+            for count in ["uploaded_bytes", "full_bytes"] {
+                assert!(json["checkpoints"][count].as_u64().unwrap() > 0, "{json}");
+            }
+        }
+    }
+}
+
+#[test]
+fn many_keys_in_the_least_memory_have_the_same_output() {
+    let job = Job::new(SESSIONS);
+    // The same flights again and again under other tail numbers.
+    let fixture = std::fs::read_to_string(support::fixture()).unwrap();
+    let (heading, rows) = fixture.split_once('\n').unwrap();
+    let tail_number = heading.split(',').position(|name| name == "tailnum").unwrap();
+    let mut input = format!("{heading}\n");
+    for row in rows.lines() {
+        let mut fields: Vec<String> = row.split(',').map(str::to_owned).collect();
+        for copy in 0..20 {
+            fields[tail_number].insert_str(0, &format!("{copy} "));
+            input += &format!("{}\n", fields.join(","));
+        }
+    }
+    let big = Job { input: job.path("big.csv"), ..Job::new(SESSIONS) };
+    std::fs::write(&big.input, input).unwrap();
+    big.run("--memory 16MiB --parallelism 3").expect(0);
+    let other = Job { input: job.path("big.csv"), ..Job::new(SESSIONS) };
+    other.run("--parallelism 1 --interval 10s").expect(0);
+    assert!(big.output().lines().count() > 20_000 && big.output() == other.output());
+}
+
+#[test]
+fn killed_and_resumed_on_another_machine_at_another_parallelism_the_output_is_that_of_an_unkilled_run() {
+    for (aggregation, parallelism) in [(WINDOWS, 1), (SESSIONS, 3)] {
+        let job = Job::new(aggregation);
+        let running = job.start_and_see_rows("--rate 3000");
+        running.signal("KILL");
+        assert_eq!(running.wait().code, -9);
+        assert!(job.output().len() < expected(aggregation).output.len());
+        job.lose_dir();
+        let ended = job.run(&format!("--resume --parallelism {parallelism}"));
+        job.check(&ended);
+        let restore = &ended.json()["restore"];
+        assert_eq!((&restore["parallelism_from"], &restore["parallelism_to"]), (&2.into(), &parallelism.into()));
+        assert!(restore["first_record_ms"].is_u64(), "{restore}");
+    }
+}
+
+#[test]
+fn a_paused_process_that_wakes_after_its_job_was_taken_over_exits_4_and_the_output_is_exact() {
+    let job = Job::new(WINDOWS);
+    let zombie = job.start_and_see_rows("--rate 2000");
+    zombie.signal("STOP");
+    let successor = job.run(&format!("--resume --parallelism 3 --dir {}", job.path("other").display()));
+    job.check(&successor);
+    zombie.signal("CONT");
+    let zombie = zombie.wait().expect(4);
+    assert!(zombie.stderr.contains("superseded") && zombie.stdout.is_empty(), "{zombie:?}");
+    assert_eq!(job.output(), expected(WINDOWS).output);
+}
+
+#[test]
+fn a_directory_in_use_is_refused_with_4_before_its_job_is_fenced() {
+    let job = Job::new(WINDOWS);
+    let running = job.start_and_see_rows("--rate 2000");
+    let second = job.run("--resume").expect(4);
+    assert!(second.stderr.contains("dir"), "{second:?}");
+    job.check(&running.wait());
+}
+
+#[test]
+fn junk_that_was_appended_to_the_output_is_cut_off_by_a_resume() {
+    let job = Job::new(WINDOWS);
+    job.run_killed_at("in-append:3", "--rate 8000").expect(-9);
+    let mut output = std::fs::File::options().append(true).open(job.path("out.csv")).unwrap();
+    output.write_all(b"junk\n\xff,,,").unwrap();
+    let ended = job.run("--resume");
+    job.check(&ended);
+}
+
+#[test]
+fn records_flow_while_the_store_is_away_and_checkpoints_complete_once_it_is_back() {
+    let job = Job::new(WINDOWS);
+    let mut running = job.start_and_see_rows("--rate 1500 --checkpoint-timeout 300ms");
+    std::fs::rename(job.path("store"), job.path("away")).unwrap();
+    running.until("checkpoints given up", |running| running.stderr().matches("given up").count() >= 3);
+    assert!(!job.path("store").exists(), "a root that was opened is never made anew");
+    std::fs::rename(job.path("away"), job.path("store")).unwrap();
+    let ended = running.wait();
+    job.check(&ended);
+    assert!(ended.json()["checkpoints"]["aborted"].as_u64().unwrap() >= 3);
+}
+
+#[test]
+fn at_a_signal_a_last_checkpoint_is_taken_and_a_resume_goes_on_exactly_there() {
+    for signal in ["INT", "TERM"] {
+        let job = Job::new(WINDOWS);
+        let running = job.start_and_see_rows("--rate 2000");
+        running.signal(signal);
+        let stopped = running.wait().expect(0);
+        assert!(stopped.stderr.contains("--resume"), "{stopped:?}");
+        let records = stopped.json()["records"].as_u64().unwrap();
+        assert!(records < expected(WINDOWS).records);
+        let ended = job.run("--resume");
+        job.check(&ended);
+        assert!(ended.json()["restore"]["from_checkpoint"].as_u64().unwrap() > 0);
+    }
+}
+
+#[test]
+fn a_resume_of_a_finished_job_changes_nothing() {
+    let job = Job::new(SESSIONS);
+    job.run("").expect(0);
+    let again = job.run("--resume");
+    job.check(&again);
+}
+
+#[test]
+fn a_resume_of_a_job_that_isnt_there_starts_from_the_beginning_and_says_so() {
+    let job = Job::new(WINDOWS);
+    let ended = job.run("--resume");
+    assert!(ended.stderr.contains("starting from the beginning"), "{ended:?}");
+    job.check(&ended);
+    // Neither is there a checkpoint when the first was never completed.
+    let job = Job::new(WINDOWS);
+    job.run_killed_at("before-log-entry:2", "--rate 8000").expect(-9);
+    assert!(job.run("").expect(2).stderr.contains("holds a job already"));
+    let ended = job.run("--resume");
+    assert!(ended.stderr.contains("starting from the beginning"), "{ended:?}");
+    job.check(&ended);
+}
+
+#[test]
+fn a_store_in_memory_works_for_one_process_and_cant_be_resumed() {
+    let job = Job::new(WINDOWS);
+    let ended = job.run("--store memory:///");
+    assert!(ended.stderr.contains("in memory"), "{ended:?}");
+    job.check(&ended);
+    let before = job.files();
+    let refused = job.run("--store memory:/// --resume").expect(2);
+    assert!(refused.stderr.contains("memory:///"), "{refused:?}");
+    assert!(job.files() == before);
+}
