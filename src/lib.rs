@@ -24,7 +24,7 @@ pub use checkpoint::coordinator::{Begin, Coordinator, CoordinatorSettings};
 pub use checkpoint::part::CheckpointPart;
 pub use checkpoint::ticket::Ticket;
 pub use engine::{
-    Backend, Cursor, Environment, EnvironmentBuilder, Operator, Prefix, RawState, ReadView, RestoredPart, Scan,
+    Backend, BackendStats, Cursor, Environment, EnvironmentBuilder, EnvironmentStats, Operator, Prefix, RawState, ReadView, RestoredPart, Scan,
     Subtask, Tuning, Value, ViewEntry,
 };
 pub use manifest::CheckpointKind;
