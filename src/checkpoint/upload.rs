@@ -175,7 +175,10 @@ impl Iterator for VerifiedChunks<'_> {
 #[derive(Debug, Clone)]
 enum Upload {
     /// By the attempt of this number, until its checkpoint is given up.
-    Running { attempt: u64, cancel: Cancel },
+    Running {
+        attempt: u64,
+        cancel: Cancel,
+    },
     Durable(Arc<str>),
 }
 

@@ -349,9 +349,9 @@ impl Backend {
     /// `Timeout` when background work was still running; the backend is closed all the same.
     pub fn close(self, deadline: Duration) -> Result<()> {
         jobs::start_flush(&self.shared);
-        let idle = self.shared.wait_until(deadline, |c| {
-            c.queue.is_empty() && c.checkpoints.is_empty() && !c.flushing && !c.compacting
-        });
+        let idle = self
+            .shared
+            .wait_until(deadline, |c| c.queue.is_empty() && c.checkpoints.is_empty() && !c.flushing && !c.compacting);
         if idle {
             Ok(())
         } else {

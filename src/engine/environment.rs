@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use parking_lot::Mutex;
 
 use super::backend::Backend;
-use super::restore;
 use super::disk::DiskBudget;
+use super::restore;
 use super::tuning::Tuning;
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::executor::{Executor, ThreadPool};
