@@ -57,6 +57,7 @@ pub(super) struct Current {
     pub queue: VecDeque<Arc<FlushRequest>>,
     pub flushing: bool,
     pub compacting: bool,
+    pub hydrating: bool,
     pub states: Arc<StateTable>,
     pub sources: HashMap<SegmentId, Arc<SegmentSource>>,
     /// Why the last flush failed; it is tried again.
@@ -64,7 +65,7 @@ pub(super) struct Current {
     /// Why the last compaction failed; it is tried again once the tree has changed.
     pub compaction_error: Option<Error>,
     /// Checkpoints that are being made.
-    pub checkpoints: BTreeMap<u64, crate::io::retry::Cancel>,
+    pub checkpoints: BTreeMap<u64, Arc<PendingCheckpoint>>,
 }
 
 /// What a backend and its workers share.
@@ -83,6 +84,8 @@ pub(super) struct Shared {
     pub time_high_water_ms: AtomicI64,
     pub poison: OnceLock<Error>,
     pub closed: AtomicBool,
+    /// Fetching restored segments stopped at an error, to be gone on with.
+    pub hydration_due: AtomicBool,
     /// Segments get ids from it. Random, and of this writer alone: ids are unique over a lineage.
     attempt: u64,
     segments_made: AtomicU64,
@@ -117,6 +120,7 @@ impl Shared {
             time_high_water_ms: AtomicI64::new(time_high_water_ms),
             poison: OnceLock::new(),
             closed: AtomicBool::new(false),
+            hydration_due: AtomicBool::new(false),
             attempt,
             segments_made: AtomicU64::new(0),
         }
