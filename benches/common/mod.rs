@@ -3,6 +3,7 @@
 
 use std::time::Instant;
 
+pub mod checkpointer;
 pub mod engine;
 
 /// Distinct keys of W1.
