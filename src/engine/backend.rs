@@ -71,6 +71,8 @@ pub struct Backend {
     pub(super) tree: Arc<Tree>,
     pub(super) states: Arc<StateTable>,
     pub(super) resolver: Resolver,
+    /// Key groups of the backend, at hand for every call.
+    pub(super) groups: KeyGroupRange,
     /// Encoded key of the call that runs.
     pub(super) key: Vec<u8>,
     /// Value folded or read by the call that runs.
@@ -80,6 +82,7 @@ pub struct Backend {
     last_checkpoint: u64,
     restored: Vec<RestoredPart>,
     max_value_bytes: usize,
+    max_parallelism: u32,
 }
 
 impl std::fmt::Debug for Backend {
@@ -99,12 +102,15 @@ impl Backend {
         shared.env.open_backends.fetch_add(1, Ordering::Relaxed);
         let resolver = Resolver { now_ms: i64::MIN, operators: Arc::new(states.operators().clone()) };
         let max_value_bytes = max_value_bytes(shared.env.memory.total_bytes);
+        let (groups, max_parallelism) = (shared.identity.groups, shared.identity.max_parallelism);
         Self {
             shared,
             memtable,
             tree,
             states,
             resolver,
+            groups,
+            max_parallelism,
             key: Vec::new(),
             value: Vec::new(),
             pressure: Pressure::None,
@@ -138,15 +144,17 @@ impl Backend {
     }
 
     /// Key groups that this backend has.
+    #[inline]
     #[must_use]
     pub fn key_groups(&self) -> KeyGroupRange {
-        self.shared.identity.groups
+        self.groups
     }
 
     /// Number of key groups of the operator.
+    #[inline]
     #[must_use]
     pub fn max_parallelism(&self) -> u32 {
-        self.shared.identity.max_parallelism
+        self.max_parallelism
     }
 
     /// Epoch of the claim it writes under.
@@ -163,6 +171,7 @@ impl Backend {
     }
 
     /// Largest value that may be stored, in bytes.
+    #[inline]
     #[must_use]
     pub fn max_value_bytes(&self) -> usize {
         self.max_value_bytes

@@ -144,10 +144,13 @@ impl Shared {
     pub fn check(&self) -> Result<()> {
         match self.poison.get() {
             None => Ok(()),
-            Some(error) => {
-                Err(Error::with_source(ErrorKind::Poisoned, format!("{self:?} stopped after: {error}"), error.clone()))
-            }
+            Some(error) => Err(self.stopped(error)),
         }
+    }
+
+    #[cold]
+    fn stopped(&self, error: &Error) -> Error {
+        Error::with_source(ErrorKind::Poisoned, format!("{self:?} stopped after: {error}"), error.clone())
     }
 
     pub fn is_closed(&self) -> bool {

@@ -171,6 +171,11 @@ impl Handle {
         backend.put(self.raw, at.parts(), value)
     }
 
+    /// Appends to an entry of bytes in memory. Returns its new length, `None` when there is none.
+    pub(super) fn append_bytes(self, backend: &mut Backend, at: &Located, suffix: &[u8]) -> Result<Option<usize>> {
+        backend.append(self.raw, at.parts(), suffix)
+    }
+
     /// Deletes an entry.
     #[inline]
     pub(super) fn delete(self, backend: &mut Backend, at: &Located) -> Result<()> {
@@ -204,22 +209,14 @@ impl Handle {
         backend.open_cursor(self.raw, at.prefix(), bounds, direction)
     }
 
-    /// The greatest user key, at or after `from`, of a key and namespace; its value goes into `value`.
-    pub(super) fn newest_entry(
+    /// The entry of a key and namespace with the greatest user key at or after `from`, where memory has it.
+    pub(super) fn newest_in_memory<'b>(
         self,
-        backend: &mut Backend,
+        backend: &'b mut Backend,
         at: &Located,
         from: &[u8],
-        value: &mut Vec<u8>,
-    ) -> Result<Option<Scratch>> {
-        let bounds = (Bound::Included(from), Bound::Unbounded);
-        let mut scan = backend.scan(self.raw, at.prefix(), bounds, Direction::Backward)?;
-        let Some((user_key, bytes)) = scan.next()? else { return Ok(None) };
-        value.clear();
-        value.extend_from_slice(bytes);
-        let mut found = Scratch::take();
-        found.extend_from_slice(user_key);
-        Ok(Some(found))
+    ) -> Result<Option<(&'b [u8], &'b [u8])>> {
+        backend.newest_in_memory(self.raw, at.prefix(), from)
     }
 
     /// Every entry in `groups`, from a view: (key, namespace, user key, value).

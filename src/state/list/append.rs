@@ -7,17 +7,23 @@ use crate::engine::{Backend, Cursor};
 use crate::state::access::{Handle, Located};
 use crate::state::scratch::Scratch;
 
-/// The newest chunk of a list, held while elements are added to it.
+/// The newest chunk of a list, to which elements are added.
+///
+/// Where elements have no time to live the chunk itself stays in the backend, and what is added goes behind it in
+/// place: an element costs what it is long. Where they have one, chunks are small; they are held and put whole.
 pub(super) struct Appender {
     handle: Handle,
     at: Located,
     sequence: u64,
-    /// Number of the chunk held.
+    /// Number of the chunk.
     counter: u32,
-    chunk: Scratch,
-    /// When the elements of the chunk held were written; `None` without a time to live.
+    /// Bytes of the chunk that the backend has and `held` doesn't.
+    stored: usize,
+    /// What goes behind those.
+    held: Scratch,
+    /// When the elements of the chunk were written; `None` without a time to live.
     written_ms: Option<i64>,
-    /// True when the chunk holds what hasn't been put yet.
+    /// True when `held` has what hasn't been put yet.
     dirty: bool,
 }
 
@@ -25,30 +31,37 @@ impl Appender {
     /// Picks up the newest chunk if it was begun in the current sequence, else stands before a new one.
     pub(super) fn open(handle: Handle, backend: &mut Backend, at: Located) -> Result<Self> {
         let sequence = backend.current_sequence();
-        let mut chunk = Scratch::take();
-        let (mut counter, mut written_ms) = (0, None);
-        if let Some(user_key) = handle.newest_entry(backend, &at, &chunk_key(sequence, 0), &mut chunk)? {
-            counter = counter_of(&user_key)?;
-            written_ms = split(&chunk, handle.ttl_ms.is_some())?.0;
+        let mut appender =
+            Self { handle, at, sequence, counter: 0, stored: 0, held: Scratch::take(), written_ms: None, dirty: false };
+        if let Some((user_key, chunk)) = handle.newest_in_memory(backend, &appender.at, &chunk_key(sequence, 0))? {
+            appender.counter = counter_of(user_key)?;
+            if handle.ttl_ms.is_some() {
+                appender.written_ms = split(chunk, true)?.0;
+                appender.held.extend_from_slice(chunk);
+            } else {
+                appender.stored = chunk.len();
+            }
         }
-        Ok(Self { handle, at, sequence, counter, chunk, written_ms, dirty: false })
+        Ok(appender)
     }
 
     /// Adds an element written at `written_ms` (`None` without a time to live).
     pub(super) fn push(&mut self, backend: &mut Backend, element: &[u8], written_ms: Option<i64>) -> Result<()> {
-        let full = self.chunk.len() + element.len() > CHUNK_BYTES || self.written_ms != written_ms;
-        if full && !self.chunk.is_empty() {
+        let len = self.stored + self.held.len();
+        let full = len + element.len() > CHUNK_BYTES || self.written_ms != written_ms;
+        if full && len > 0 {
             self.put(backend)?;
-            self.chunk.clear();
+            self.held.clear();
+            self.stored = 0;
             self.counter += 1;
         }
-        if self.chunk.is_empty()
+        if self.held.is_empty()
             && let Some(written_ms) = written_ms
         {
-            self.chunk.extend_from_slice(&written_ms.to_le_bytes());
+            self.held.extend_from_slice(&written_ms.to_le_bytes());
         }
         self.written_ms = written_ms;
-        put_element(&mut self.chunk, element);
+        put_element(&mut self.held, element);
         self.dirty = true;
         Ok(())
     }
@@ -59,11 +72,19 @@ impl Appender {
     }
 
     fn put(&mut self, backend: &mut Backend) -> Result<()> {
-        if self.dirty {
-            self.at.set_user_key(&chunk_key(self.sequence, self.counter));
-            self.handle.put_bytes(backend, &self.at, &self.chunk)?;
-            self.dirty = false;
+        if !self.dirty {
+            return Ok(());
         }
+        self.at.set_user_key(&chunk_key(self.sequence, self.counter));
+        if self.stored == 0 || self.handle.append_bytes(backend, &self.at, &self.held)?.is_none() {
+            if self.stored > 0 {
+                // Making room for the write has cost memory the chunk, flushed meanwhile: another one follows it.
+                self.counter += 1;
+                self.at.set_user_key(&chunk_key(self.sequence, self.counter));
+            }
+            self.handle.put_bytes(backend, &self.at, &self.held)?;
+        }
+        self.dirty = false;
         Ok(())
     }
 }
