@@ -71,6 +71,8 @@ pub struct Backend {
     pub(super) tree: Arc<Tree>,
     pub(super) states: Arc<StateTable>,
     pub(super) resolver: Resolver,
+    /// Key groups of the backend, at hand for every call.
+    pub(super) groups: KeyGroupRange,
     /// Encoded key of the call that runs.
     pub(super) key: Vec<u8>,
     /// Value folded or read by the call that runs.
@@ -81,6 +83,7 @@ pub struct Backend {
     restored: Vec<RestoredPart>,
     max_value_bytes: usize,
     _open: OpenSubtask,
+    max_parallelism: u32,
 }
 
 impl std::fmt::Debug for Backend {
@@ -100,12 +103,15 @@ impl Backend {
         let tree = shared.current.lock().tree.clone();
         let resolver = Resolver { now_ms: i64::MIN, operators: Arc::new(states.operators().clone()) };
         let max_value_bytes = max_value_bytes(shared.env.memory.total_bytes);
+        let (groups, max_parallelism) = (shared.identity.groups, shared.identity.max_parallelism);
         Self {
             shared,
             memtable,
             tree,
             states,
             resolver,
+            groups,
+            max_parallelism,
             key: Vec::new(),
             value: Vec::new(),
             pressure: Pressure::None,
@@ -140,15 +146,17 @@ impl Backend {
     }
 
     /// Key groups that this backend has.
+    #[inline]
     #[must_use]
     pub fn key_groups(&self) -> KeyGroupRange {
-        self.shared.identity.groups
+        self.groups
     }
 
     /// Number of key groups of the operator.
+    #[inline]
     #[must_use]
     pub fn max_parallelism(&self) -> u32 {
-        self.shared.identity.max_parallelism
+        self.max_parallelism
     }
 
     /// Epoch of the claim it writes under.
@@ -165,6 +173,7 @@ impl Backend {
     }
 
     /// Largest value that may be stored, in bytes.
+    #[inline]
     #[must_use]
     pub fn max_value_bytes(&self) -> usize {
         self.max_value_bytes
@@ -283,9 +292,7 @@ impl Backend {
                 let flushed_through = current.flushed_through;
                 drop(current);
                 // Its last holder closes and deletes files, which isn't the owner's work.
-                if Arc::strong_count(&superseded) == 1 {
-                    self.env().local.spawn(Box::new(move || drop(superseded)));
-                }
+                self.env().local.spawn(Box::new(move || drop(superseded)));
                 flushed_through
             };
             self.memtable.adopt(flushed_through);

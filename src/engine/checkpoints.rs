@@ -129,7 +129,7 @@ fn describe(shared: &Shared, checkpoint: &PendingCheckpoint, version: Version) -
         next_sequence: checkpoint.next_sequence,
         time_high_water_ms: shared.time_high_water_ms.load(Ordering::Relaxed),
         roots: vec![String::new()],
-        states: checkpoint.states.descriptors().iter().map(|d| (**d).clone()).collect(),
+        states: checkpoint.states.descriptors().cloned().collect(),
         dropped: Vec::new(),
         metadata: checkpoint.metadata.clone(),
         version,
