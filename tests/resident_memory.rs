@@ -70,7 +70,7 @@ fn child() {
             id += 1;
             coordinator.begin(id).unwrap();
             open.push(b.checkpoint(id, CheckpointKind::Incremental, b"").unwrap());
-            drop(map.iter(&mut b, &(n % 1000), highwater::base::cursor::Direction::Forward).unwrap().count());
+            let _ = map.iter(&mut b, &(n % 1000), highwater::base::cursor::Direction::Forward).unwrap().count();
         }
         let done = |ticket: &Ticket| ticket.try_part();
         open.retain(|ticket| done(ticket).is_none_or(|part| coordinator.add(part.unwrap()).is_err()));

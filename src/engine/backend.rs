@@ -248,8 +248,7 @@ impl Backend {
     ///
     /// # Errors
     /// Why the backend was stopped, if it was.
-    pub fn confirm(&mut self, id: impl Into<u64>) -> Result<()> {
-        let id: u64 = id.into();
+    pub fn confirm(&mut self, id: u64) -> Result<()> {
         tracing::debug!(id, backend = ?self.shared, "checkpoint confirmed");
         self.poll()
     }
@@ -259,8 +258,7 @@ impl Backend {
     ///
     /// # Errors
     /// Why the backend was stopped, if it was.
-    pub fn abort(&mut self, id: impl Into<u64>) -> Result<()> {
-        let id: u64 = id.into();
+    pub fn abort(&mut self, id: u64) -> Result<()> {
         self.shared.check()?;
         let given_up = self.shared.current.lock().checkpoints.remove(&id);
         if let Some(checkpoint) = given_up {
