@@ -25,6 +25,10 @@ use crate::read::Resolver;
 use crate::read::Tree;
 use crate::{Error, ErrorKind, Result};
 
+/// Bytes of clean records gone through in one step: three times what is written between steps, since not all of them
+/// go.
+const EVICT_STEP_BYTES: u64 = 48 << 10;
+
 /// A part of the checkpoint that a backend was restored from: one old subtask whose key groups overlap ours.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RestoredPart {
@@ -78,6 +82,10 @@ pub struct Backend {
     /// Value folded or read by the call that runs.
     pub(super) value: Vec<u8>,
     pub(super) pressure: Pressure,
+    /// Memory over the share as of the last look, less what was evicted since.
+    over_share_bytes: u64,
+    /// Pages that had been taken at the last look.
+    maintained_pages: u64,
     seen_changes: u64,
     last_checkpoint: u64,
     restored: Vec<RestoredPart>,
@@ -114,6 +122,8 @@ impl Backend {
             key: Vec::new(),
             value: Vec::new(),
             pressure: Pressure::None,
+            over_share_bytes: 0,
+            maintained_pages: 0,
             seen_changes: 1,
             last_checkpoint: 0,
             restored,
@@ -223,7 +233,6 @@ impl Backend {
         let id = CheckpointId { epoch: self.writer_epoch(), id };
         let (sender, ticket) = TicketSender::new(id);
         let cancel = Cancel::new();
-        self.shared.current.lock().checkpoints.insert(id.id, cancel.clone());
         self.freeze(Some(Arc::new(PendingCheckpoint {
             id,
             kind,
@@ -263,9 +272,17 @@ impl Backend {
 
     /// Seals the memtable and queues it for flushing.
     pub(super) fn freeze(&mut self, checkpoint: Option<Arc<PendingCheckpoint>>) {
-        let epoch = self.memtable.freeze();
-        self.shared.current.lock().queue.push_back(Arc::new(FlushRequest { epoch, checkpoint }));
-        jobs::start_flush(&self.shared);
+        let begun = checkpoint.as_ref().map(|checkpoint| (checkpoint.id.id, checkpoint.cancel.clone()));
+        let request = Arc::new(FlushRequest { epoch: self.memtable.freeze(), checkpoint });
+        let must_start = {
+            let mut current = self.shared.current.lock();
+            current.checkpoints.extend(begun);
+            current.queue.push_back(request);
+            jobs::must_start_flush(&self.shared, &mut current)
+        };
+        if must_start {
+            jobs::spawn_flush(&self.shared);
+        }
     }
 
     /// Takes in what background work has finished: a newer tree, and with it clean memory. Writes do this by
@@ -289,22 +306,40 @@ impl Backend {
         Ok(())
     }
 
+    /// What is done every 16 KiB of writes: evicting, a little at a time so that no write waits for much of it, and
+    /// with every page what [`Backend::maintain`] does.
+    #[cold]
+    pub(super) fn tick(&mut self) -> Result<()> {
+        let pages = self.memtable.pages_taken();
+        if pages != self.maintained_pages {
+            self.maintained_pages = pages;
+            self.maintain()?;
+        }
+        if self.over_share_bytes > 0 {
+            let evicted = self.memtable.evict_step(self.over_share_bytes.min(EVICT_STEP_BYTES));
+            self.over_share_bytes = if evicted > 0 { self.over_share_bytes.saturating_sub(evicted) } else { 0 };
+            self.drop_trash();
+        }
+        Ok(())
+    }
+
     /// What is looked at when a page fills: finished work, a large epoch, memory over its share, pressure.
     pub(super) fn maintain(&mut self) -> Result<()> {
         self.poll()?;
         if self.memtable.dirty_bytes() >= self.env().tuning.epoch_bytes.min(self.env().memtable_share_bytes() / 4) {
             self.freeze(None);
         } else {
-            // Also the retry of a flush that failed.
-            jobs::start_flush(&self.shared);
+            // Also the retry of a flush that failed. Who holds the lock is at it, and the next page comes soon.
+            let must_start =
+                self.shared.current.try_lock().is_some_and(|mut c| jobs::must_start_flush(&self.shared, &mut c));
+            if must_start {
+                jobs::spawn_flush(&self.shared);
+            }
         }
         let share = self.env().memtable_share_bytes();
         let stats = self.memtable.stats();
         let used = stats.dirty_bytes + stats.sealed_unflushed_bytes + stats.clean_bytes + stats.index_bytes;
-        if used > share {
-            self.memtable.evict_step((used - share).min(2 * self.env().tuning.page_bytes as u64));
-            self.drop_trash();
-        }
+        self.over_share_bytes = used.saturating_sub(share);
         self.pressure = pressure(stats.sealed_unflushed_bytes, share);
         Ok(())
     }

@@ -172,25 +172,36 @@ impl Shared {
         sources: Vec<(SegmentId, Arc<SegmentSource>)>,
         flushed_through: Option<Sequence>,
     ) -> Result<Arc<Tree>> {
-        let mut current = self.current.lock();
-        let version = current.tree.version().apply(edit)?;
-        current.sources.extend(sources);
-        let tree = Arc::new(self.build_tree(version, &current.tree, &current.sources)?);
-        let live: HashSet<SegmentId> = tree.version().refs().map(|(_, _, r)| r.meta().id).collect();
-        current.sources.retain(|id, source| {
-            let is_live = live.contains(id);
-            if !is_live {
-                source.mark_obsolete();
+        let sources: HashMap<_, _> = sources.into_iter().collect();
+        // The tree is built without the lock, for which the owner might have to wait, and once more in the rare case
+        // that another edit came between.
+        let mut previous = self.current.lock().tree.clone();
+        loop {
+            let tree = Arc::new(self.build_tree(previous.version().apply(edit)?, &previous, &sources)?);
+            let live: HashSet<SegmentId> = tree.version().refs().map(|(_, _, r)| r.meta().id).collect();
+            let mut current = self.current.lock();
+            if !Arc::ptr_eq(&current.tree, &previous) {
+                let newer = current.tree.clone();
+                drop(current);
+                previous = newer;
+                continue;
             }
-            is_live
-        });
-        current.tree = tree.clone();
-        if let Some(sequence) = flushed_through {
-            current.flushed_through = sequence;
+            current.sources.extend(sources);
+            current.sources.retain(|id, source| {
+                let is_live = live.contains(id);
+                if !is_live {
+                    source.mark_obsolete();
+                }
+                is_live
+            });
+            current.tree = tree.clone();
+            if let Some(sequence) = flushed_through {
+                current.flushed_through = sequence;
+            }
+            drop(current);
+            self.changes.fetch_add(1, Ordering::Release);
+            return Ok(tree);
         }
-        drop(current);
-        self.changes.fetch_add(1, Ordering::Release);
-        Ok(tree)
     }
 
     /// The tree of `version`, its segments taken from `previous` or opened.

@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::background::{FlushRequest, Shared};
+use super::background::{Current, FlushRequest, Shared};
 use super::checkpoints;
 use super::segment_files::SegmentSource;
 use crate::base::ids::SegmentId;
@@ -24,13 +24,21 @@ use crate::{Error, ErrorKind, Result};
 
 /// Starts the flush job if there is something to flush and none runs.
 pub(super) fn start_flush(shared: &Arc<Shared>) {
-    {
-        let mut current = shared.current.lock();
-        if current.flushing || current.queue.is_empty() || shared.is_closed() {
-            return;
-        }
-        current.flushing = true;
+    let must_start = must_start_flush(shared, &mut shared.current.lock());
+    if must_start {
+        spawn_flush(shared);
     }
+}
+
+/// True when the flush job is to be started, by the caller: it counts as running from now on.
+pub(super) fn must_start_flush(shared: &Shared, current: &mut Current) -> bool {
+    let must = !current.flushing && !current.queue.is_empty() && !shared.is_closed();
+    current.flushing |= must;
+    must
+}
+
+/// Starts the flush job.
+pub(super) fn spawn_flush(shared: &Arc<Shared>) {
     let job = shared.clone();
     shared.env.local.spawn(Box::new(move || run_flush(&job)));
 }
@@ -177,7 +185,7 @@ impl Outputs for NewSegments<'_> {
 /// Clears a job's flag however the job ends.
 struct Reset<'a> {
     shared: &'a Shared,
-    clear: fn(&mut super::background::Current),
+    clear: fn(&mut Current),
 }
 
 impl Drop for Reset<'_> {

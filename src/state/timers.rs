@@ -262,11 +262,13 @@ fn first_two(
     domain: TimeDomain,
     group: KeyGroup,
 ) -> Result<[Option<Scratch>; 2]> {
-    let (from, to) = ([domain as u8], [domain as u8 + 1]);
-    let bounds = (Bound::Included(&from[..]), Bound::Excluded(&to[..]));
+    let from = [domain as u8];
+    let bounds = (Bound::Included(&from[..]), Bound::Unbounded);
     let mut scan = handle.scan(backend, &Located::group(group), bounds, Direction::Forward)?;
     let mut take = || {
-        Ok::<_, crate::Error>(scan.next()?.map(|(user_key, _)| {
+        // Without an upper bound, which would have to be looked up: behind the domain come timers of the next.
+        let next = scan.next()?.filter(|(user_key, _)| user_key.first() == Some(&from[0]));
+        Ok::<_, crate::Error>(next.map(|(user_key, _)| {
             let mut bytes = Scratch::take();
             bytes.extend_from_slice(user_key);
             bytes
