@@ -1,8 +1,10 @@
 //! A backend to measure: files in a directory that goes with it, checkpoints in memory, real threads.
 
+use std::time::Duration;
+
 use highwater::base::descriptor::{Layout, StateDescriptor};
 use highwater::base::key::KeyShape;
-use highwater::{Backend, Environment, Operator, RawState, Subtask};
+use highwater::{Backend, CoordinatorSettings, Environment, Operator, RawState, Subtask};
 
 /// An environment, its directory, and one backend that has all key groups.
 pub struct Engine {
@@ -15,7 +17,14 @@ impl Engine {
     /// One under `memory_bytes` of budget, its checkpoints in memory.
     pub fn new(memory_bytes: u64) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let env = Environment::builder(directory.path()).memory_bytes(memory_bytes).store("memory:///").open().unwrap();
+        let checkpoints =
+            CoordinatorSettings { retain: 1, grace: Duration::from_millis(1), ..CoordinatorSettings::default() };
+        let env = Environment::builder(directory.path())
+            .memory_bytes(memory_bytes)
+            .store("memory:///")
+            .checkpoints(checkpoints)
+            .open()
+            .unwrap();
         let subtask = Subtask { index: 0, parallelism: 1 };
         let backend = env.backend(&Operator::new("bench", 128), subtask, None).unwrap();
         Self { backend, env, _directory: directory }

@@ -1,8 +1,6 @@
 //! What several benches share: the workload's keys and order of operations, the plain map, and medians.
 #![allow(dead_code, clippy::unwrap_used, clippy::disallowed_methods, reason = "each bench uses its own part")]
 
-use std::time::Instant;
-
 pub mod checkpointer;
 pub mod engine;
 
@@ -140,15 +138,26 @@ pub fn filled_map<M: Plain, const N: usize>(key: fn(u64) -> [u8; N]) -> M {
     scrambled().map(|id| (Box::from(&key(id)[..]), Box::from(&0_u64.to_le_bytes()[..]))).collect()
 }
 
-/// Nanoseconds a read-modify-write.
+/// Processor time that this thread has had, in nanoseconds: on a machine that others use too, what an operation costs.
+pub fn cpu_ns() -> f64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    now.tv_sec as f64 * 1e9 + now.tv_nsec as f64
+}
+
+/// Processor nanoseconds a read-modify-write.
 pub fn run_map<M: Plain, const N: usize>(map: &mut M, ids: &[u64], key: impl Fn(u64) -> [u8; N]) -> f64 {
-    let start = Instant::now();
+    let start = cpu_ns();
     for id in ids {
         let key = key(*id);
         let old = map.read(&key).map_or(0, counter);
         map.write(&key, &(old + 1).to_le_bytes());
     }
-    start.elapsed().as_nanos() as f64 / ids.len() as f64
+    (cpu_ns() - start) / ids.len() as f64
+}
+
+/// The value below which a share of `q` of the sorted values lies.
+pub fn percentile(sorted: &[f64], q: f64) -> f64 {
+    sorted[((sorted.len() - 1) as f64 * q).round() as usize]
 }
 
 pub fn median(values: &mut [f64]) -> f64 {

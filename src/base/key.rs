@@ -39,7 +39,7 @@ pub struct KeyParts<'a> {
     pub user_key: &'a [u8],
 }
 
-#[inline]
+#[inline(always)]
 fn put_part(out: &mut Vec<u8>, part: &[u8], width: Option<u16>, what: &str) -> Result<()> {
     match width {
         Some(width) if part.len() == usize::from(width) => out.extend_from_slice(part),

@@ -25,6 +25,10 @@ use crate::read::Resolver;
 use crate::read::Tree;
 use crate::{Error, ErrorKind, Result};
 
+/// Bytes of clean records gone through in one step: three times what is written between steps, since not all of them
+/// go.
+const EVICT_STEP_BYTES: u64 = 48 << 10;
+
 /// A part of the checkpoint that a backend was restored from: one old subtask whose key groups overlap ours.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RestoredPart {
@@ -78,6 +82,10 @@ pub struct Backend {
     /// Value folded or read by the call that runs.
     pub(super) value: Vec<u8>,
     pub(super) pressure: Pressure,
+    /// Memory over the share as of the last look, less what was evicted since.
+    over_share_bytes: u64,
+    /// Pages that had been taken at the last look.
+    maintained_pages: u64,
     seen_changes: u64,
     last_checkpoint: u64,
     restored: Vec<RestoredPart>,
@@ -115,6 +123,8 @@ impl Backend {
             key: Vec::new(),
             value: Vec::new(),
             pressure: Pressure::None,
+            over_share_bytes: 0,
+            maintained_pages: 0,
             seen_changes: 1,
             last_checkpoint: 0,
             restored,
@@ -234,7 +244,6 @@ impl Backend {
             cancel: Cancel::new(),
             sender,
         });
-        self.shared.current.lock().checkpoints.insert(id.id, pending.clone());
         self.freeze(Some(pending));
         if self.shared.hydration_due.swap(false, Ordering::Relaxed) {
             jobs::start_hydration(&self.shared);
@@ -269,9 +278,17 @@ impl Backend {
 
     /// Seals the memtable and queues it for flushing.
     pub(super) fn freeze(&mut self, checkpoint: Option<Arc<PendingCheckpoint>>) {
-        let epoch = self.memtable.freeze();
-        self.shared.current.lock().queue.push_back(Arc::new(FlushRequest { epoch, checkpoint }));
-        jobs::start_flush(&self.shared);
+        let begun = checkpoint.clone().map(|checkpoint| (checkpoint.id.id, checkpoint));
+        let request = Arc::new(FlushRequest { epoch: self.memtable.freeze(), checkpoint });
+        let must_start = {
+            let mut current = self.shared.current.lock();
+            current.checkpoints.extend(begun);
+            current.queue.push_back(request);
+            jobs::must_start_flush(&self.shared, &mut current)
+        };
+        if must_start {
+            jobs::spawn_flush(&self.shared);
+        }
     }
 
     /// Takes in what background work has finished, a newer tree and with it clean memory, and has a flush that failed
@@ -295,8 +312,33 @@ impl Backend {
             };
             self.memtable.adopt(flushed_through);
         }
-        jobs::start_flush(&self.shared);
+        // Who holds the lock is at it, and the next look comes soon.
+        let must_start = self
+            .shared
+            .current
+            .try_lock()
+            .is_some_and(|mut current| jobs::must_start_flush(&self.shared, &mut current));
+        if must_start {
+            jobs::spawn_flush(&self.shared);
+        }
         self.drop_trash();
+        Ok(())
+    }
+
+    /// What is done every 16 KiB of writes: evicting, a little at a time so that no write waits for much of it, and
+    /// with every page what [`Backend::maintain`] does.
+    #[cold]
+    pub(super) fn tick(&mut self) -> Result<()> {
+        let pages = self.memtable.pages_taken();
+        if pages != self.maintained_pages {
+            self.maintained_pages = pages;
+            self.maintain()?;
+        }
+        if self.over_share_bytes > 0 {
+            let evicted = self.memtable.evict_step(self.over_share_bytes.min(EVICT_STEP_BYTES));
+            self.over_share_bytes = if evicted > 0 { self.over_share_bytes.saturating_sub(evicted) } else { 0 };
+            self.drop_trash();
+        }
         Ok(())
     }
 
@@ -309,10 +351,7 @@ impl Backend {
         let share = self.env().memtable_share_bytes();
         let stats = self.memtable.stats();
         let used = stats.dirty_bytes + stats.sealed_unflushed_bytes + stats.clean_bytes + stats.index_bytes;
-        if used > share {
-            self.memtable.evict_step((used - share).min(2 * self.env().tuning.page_bytes as u64));
-            self.drop_trash();
-        }
+        self.over_share_bytes = used.saturating_sub(share);
         self.pressure = pressure(stats.sealed_unflushed_bytes, share);
         Ok(())
     }

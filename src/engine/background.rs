@@ -163,10 +163,18 @@ impl Shared {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// Stops the backend when `error` means that its own state can no longer be trusted.
+    /// Stops the backend when `error` means that its own state can no longer be trusted, and fails the checkpoints
+    /// that wait for it.
     pub fn poison_if_internal(&self, error: &Error) {
-        if error.kind() == ErrorKind::Internal && self.poison.set(error.clone()).is_ok() {
-            tracing::error!(%error, backend = ?self, "backend poisoned");
+        if error.kind() != ErrorKind::Internal || self.poison.set(error.clone()).is_err() {
+            return;
+        }
+        tracing::error!(%error, backend = ?self, "backend poisoned");
+        let waiting = std::mem::take(&mut self.current.lock().queue);
+        for checkpoint in waiting.iter().filter_map(|request| request.checkpoint.as_ref()) {
+            if let Err(poisoned) = self.check() {
+                checkpoint.sender.complete(Err(poisoned));
+            }
         }
     }
 

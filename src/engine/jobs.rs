@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use super::background::{FlushRequest, Shared};
+use super::background::{Current, FlushRequest, Shared};
 use super::checkpoints;
 use super::segment_files::SegmentSource;
 use crate::base::ids::SegmentId;
@@ -26,19 +26,27 @@ use crate::{Error, ErrorKind, Result};
 
 /// Starts the flush job if there is something to flush and none runs.
 pub(super) fn start_flush(shared: &Arc<Shared>) {
-    {
-        let mut current = shared.current.lock();
-        if current.flushing || current.queue.is_empty() || shared.is_closed() {
-            return;
-        }
-        current.flushing = true;
+    let must_start = must_start_flush(shared, &mut shared.current.lock());
+    if must_start {
+        spawn_flush(shared);
     }
+}
+
+/// True when the flush job is to be started, by the caller: it counts as running from now on.
+pub(super) fn must_start_flush(shared: &Shared, current: &mut Current) -> bool {
+    let must = !current.flushing && !current.queue.is_empty() && !shared.is_closed();
+    current.flushing |= must;
+    must
+}
+
+/// Starts the flush job.
+pub(super) fn spawn_flush(shared: &Arc<Shared>) {
     let job = shared.clone();
     shared.env.local.spawn(Box::new(move || run_flush(&job)));
 }
 
 fn run_flush(shared: &Arc<Shared>) {
-    let reset = Reset { shared, clear: |current| current.flushing = false };
+    let mut running = Running { shared, clear: |current| current.flushing = false, armed: true };
     loop {
         let request = {
             let mut current = shared.current.lock();
@@ -46,7 +54,9 @@ fn run_flush(shared: &Arc<Shared>) {
             match front {
                 Some(request) if !shared.is_closed() && shared.poison.get().is_none() => request,
                 _ => {
+                    // Under the same lock as the look at the queue, or what is queued now would wait for nobody.
                     current.flushing = false;
+                    running.armed = false;
                     break;
                 }
             }
@@ -56,12 +66,11 @@ fn run_flush(shared: &Arc<Shared>) {
             shared.poison_if_internal(&error);
             let mut current = shared.current.lock();
             current.flush_error = Some(error);
-            current.flushing = false;
             break;
         }
         shared.progress.notify_all();
     }
-    drop(reset);
+    drop(running);
     start_compaction(shared);
 }
 
@@ -108,13 +117,13 @@ pub(super) fn start_compaction(shared: &Arc<Shared>) {
 
 /// One plan a job, so that compactions of many backends take turns.
 fn run_compaction(shared: &Arc<Shared>) {
-    let reset = Reset { shared, clear: |current| current.compacting = false };
+    let running = Running { shared, clear: |current| current.compacting = false, armed: true };
     let tree = shared.current.lock().tree.clone();
     let done = match picker::pick(tree.version(), &shared.picker_options(), shared.now_ms()) {
         Some(plan) if !shared.is_closed() => compact_one(shared, &tree, &plan),
         _ => return,
     };
-    drop(reset);
+    drop(running);
     shared.progress.notify_all();
     match done {
         Ok(()) => {
@@ -166,15 +175,22 @@ impl Outputs for NewSegments<'_> {
     }
 }
 
-/// Clears a job's flag however the job ends.
-struct Reset<'a> {
+/// Clears a job's flag however the job ends. A job that panicked has left who knows what: the backend is poisoned.
+struct Running<'a> {
     shared: &'a Shared,
-    clear: fn(&mut super::background::Current),
+    clear: fn(&mut Current),
+    /// False once the flag was cleared by hand: by now it may be another job's.
+    armed: bool,
 }
 
-impl Drop for Reset<'_> {
+impl Drop for Running<'_> {
     fn drop(&mut self) {
-        (self.clear)(&mut self.shared.current.lock());
+        if std::thread::panicking() {
+            self.shared.poison_if_internal(&Error::internal("a background job panicked"));
+        }
+        if self.armed {
+            (self.clear)(&mut self.shared.current.lock());
+        }
     }
 }
 
@@ -189,9 +205,9 @@ pub(super) fn start_hydration(shared: &Arc<Shared>) {
     }
     let job = shared.clone();
     shared.env.remote.spawn(Box::new(move || {
-        let reset = Reset { shared: &job, clear: |current| current.hydrating = false };
+        let running = Running { shared: &job, clear: |current| current.hydrating = false, armed: true };
         let goes_on = hydrate_next(&job);
-        drop(reset);
+        drop(running);
         if goes_on {
             start_hydration(&job);
         }

@@ -173,23 +173,23 @@ impl Backend {
         Ok(encoded)
     }
 
-    /// Makes a write, once more after making room when memory was full, then looks after memory if it took a page.
+    /// Makes a write, once more after making room when memory was full, then looks after memory every now and then.
     #[inline]
     fn write<T>(&mut self, mut write: impl FnMut(&mut Self) -> Result<T>) -> Result<T> {
-        let mut pages = self.memtable.pages_taken();
+        let mut ticks = self.memtable.ticks();
         let mut room_made = false;
         loop {
             match write(self) {
                 Ok(written) => {
-                    if self.memtable.pages_taken() != pages {
-                        self.maintain()?;
+                    if self.memtable.ticks() != ticks {
+                        self.tick()?;
                     }
                     return Ok(written);
                 }
                 Err(error) if error.kind() == ErrorKind::Backpressure && !room_made => {
                     self.make_room(&error)?;
                     room_made = true;
-                    pages = self.memtable.pages_taken();
+                    ticks = self.memtable.ticks();
                 }
                 Err(error) => return Err(error),
             }

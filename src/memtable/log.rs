@@ -16,6 +16,8 @@ use super::page::{Memory, Page, PagePool};
 use super::sealed::SealedEpoch;
 
 const NONE: u32 = u32::MAX;
+/// A tick is so many bytes of a page written.
+const TICK_SHIFT: u32 = 14;
 
 /// What holds pages.
 #[derive(Debug)]
@@ -71,6 +73,7 @@ pub(super) struct Log {
     pub(super) pool: PagePool,
     open_bytes: u64,
     pages_taken: u64,
+    ticks: u64,
     clean_cache_bytes: u64,
 }
 
@@ -89,6 +92,7 @@ impl Log {
             pool,
             open_bytes: 0,
             pages_taken: 0,
+            ticks: 0,
             clean_cache_bytes: 0,
         }
     }
@@ -96,6 +100,11 @@ impl Log {
     #[inline]
     pub(super) fn pages_taken(&self) -> u64 {
         self.pages_taken
+    }
+
+    #[inline]
+    pub(super) fn ticks(&self) -> u64 {
+        self.ticks
     }
 
     #[inline]
@@ -196,7 +205,10 @@ impl Log {
             && let page = &mut pages[index as usize]
             && page.used + size <= page_bytes
         {
-            return Ok(write_into(page, &header, new));
+            let location = write_into(page, &header, new);
+            let started_at = location.offset();
+            self.ticks += u64::from(started_at >> TICK_SHIFT != (started_at + size) >> TICK_SHIFT);
+            return Ok(location);
         }
         self.append_to_new_page(&header, new)
     }
@@ -210,6 +222,7 @@ impl Log {
         self.register(&mut page, open, index)?;
         self.open_bytes += page.bytes().len() as u64;
         self.pages_taken += 1;
+        self.ticks += 1;
         // A record that fills most of a page of its own leaves the page before it open.
         if size <= self.pool.page_bytes() / 2 || self.filling.is_none() && size <= self.pool.page_bytes() {
             self.filling = Some(index);

@@ -255,8 +255,15 @@ impl Memtable {
         self.log.open_bytes()
     }
 
-    /// Pages that writes have taken since the memtable was made: a write after which it has grown is the time to
+    /// Grows with every 16 KiB that writes have added to the log: a write after which it has grown is the time to
     /// look after memory.
+    #[inline]
+    #[must_use]
+    pub fn ticks(&self) -> u64 {
+        self.log.ticks()
+    }
+
+    /// Pages that writes have taken since the memtable was made.
     #[inline]
     #[must_use]
     pub fn pages_taken(&self) -> u64 {

@@ -264,15 +264,17 @@ fn first_two(
     group: KeyGroup,
     head: Option<i64>,
 ) -> Result<[Option<Scratch>; 2]> {
-    let (mut from, to) = (Scratch::take(), [domain as u8 + 1]);
+    let mut from = Scratch::take();
     from.push(domain as u8);
     if let Some(head) = head {
         head.encode(&mut from)?;
     }
-    let bounds = (Bound::Included(from.as_slice()), Bound::Excluded(&to[..]));
+    let bounds = (Bound::Included(from.as_slice()), Bound::Unbounded);
     let mut scan = handle.scan(backend, &Located::group(group), bounds, Direction::Forward)?;
     let mut take = || {
-        Ok::<_, crate::Error>(scan.next()?.map(|(user_key, _)| {
+        // Without an upper bound, which would have to be looked up: behind the domain come timers of the next.
+        let next = scan.next()?.filter(|(user_key, _)| user_key.first() == Some(&(domain as u8)));
+        Ok::<_, crate::Error>(next.map(|(user_key, _)| {
             let mut bytes = Scratch::take();
             bytes.extend_from_slice(user_key);
             bytes
