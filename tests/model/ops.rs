@@ -156,7 +156,12 @@ fn machinery() -> impl Strategy<Value = Op> {
     ]
 }
 
+/// One step of any kind.
+pub fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![12 => writes(), 6 => reads(), 5 => machinery()]
+}
+
 /// A history of up to `length` steps.
 pub fn history(length: usize) -> impl Strategy<Value = Vec<Op>> {
-    prop::collection::vec(prop_oneof![12 => writes(), 6 => reads(), 5 => machinery()], 1..length)
+    prop::collection::vec(op(), 1..length)
 }
