@@ -35,7 +35,7 @@ fn in_time(mut call: impl FnMut() -> Result<()>) {
     panic!("two minutes of backpressure");
 }
 
-/// The child: about 300 MB of values and map entries, with a checkpoint now and then, reads and a scan.
+/// The child: about 160 MB of values and map entries, with a checkpoint now and then, reads and a scan.
 fn child() {
     let directory = tempfile::tempdir().unwrap();
     let env = Environment::builder(directory.path().join("work"))
@@ -50,9 +50,10 @@ fn child() {
     let map = b.map_state::<u64, u64, Vec<u8>>("map").unwrap();
     let (mut written, mut most, mut id, mut n) = (0_u64, 0, 0, 0_u64);
     let mut open: Vec<Ticket> = Vec::new();
-    while written < 300 * MIB {
+    while written < 160 * MIB {
         n += 1;
-        let value = vec![n as u8; 50 + mix(n) as usize % 400];
+        // Hardly compressible.
+        let value: Vec<u8> = (0..8 + mix(n) % 50).flat_map(|i| mix(n * 64 + i).to_le_bytes()).collect();
         written += value.len() as u64 + 30;
         let key = mix(n) % 1_500_000;
         if n % 4 == 0 {
@@ -66,11 +67,12 @@ fn child() {
         if n % 1000 == 0 {
             most = most.max(resident_bytes());
         }
-        if n % 100_000 == 0 && open.len() < 4 {
+        if n % 60_000 == 0 && open.len() < 4 {
             id += 1;
             coordinator.begin(id).unwrap();
             open.push(b.checkpoint(id, CheckpointKind::Incremental, b"").unwrap());
-            drop(map.iter(&mut b, &(n % 1000), highwater::base::cursor::Direction::Forward).unwrap().count());
+            let scan = map.iter(&mut b, &(n % 1000), highwater::base::cursor::Direction::Forward).unwrap();
+            assert!(scan.map(Result::unwrap).count() > 0);
         }
         let done = |ticket: &Ticket| ticket.try_part();
         open.retain(|ticket| done(ticket).is_none_or(|part| coordinator.add(part.unwrap()).is_err()));
