@@ -8,6 +8,7 @@ pub mod files;
 pub mod local_files;
 mod local_paths;
 pub mod local_store;
+pub mod memory;
 pub mod memory_store;
 pub mod names;
 pub mod open_store;
