@@ -108,8 +108,7 @@ fn operations(of: impl Fn(&Rig) -> &Faults) -> Vec<&'static str> {
     });
     script(&mut rig).unwrap();
     rig.kill();
-    let seen = seen.lock().clone();
-    seen
+    std::mem::take(&mut *seen.lock())
 }
 
 /// Of each kind of call up to `most`, evenly spread, so that rare ones get their turn too.

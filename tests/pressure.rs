@@ -85,7 +85,11 @@ fn a_hung_store_costs_disk_but_no_memory_and_the_next_checkpoint_works() {
     let state = b.value_state::<u32, Vec<u8>>("values").unwrap();
     let view = b.read_view().unwrap();
     let mut found = BTreeMap::new();
-    state.for_each(&view, b.key_groups(), |k, (), v| Ok(drop(found.insert(k, v)))).unwrap();
+    let insert = |k, (), v| {
+        found.insert(k, v);
+        Ok(())
+    };
+    state.for_each(&view, b.key_groups(), insert).unwrap();
     assert!(found == model, "{} of {} rows came back, or others", found.len(), model.len());
 }
 

@@ -3,12 +3,12 @@
 //! Enters: paths, names and bytes. Leaves: bytes, or typed errors that name the file or object. Always
 //! holds: nothing here knows a format; every name below a root stays below it.
 
-pub mod anonymous;
 pub mod faulty;
 pub mod files;
 pub mod local_files;
 mod local_paths;
 pub mod local_store;
+pub mod memory;
 pub mod memory_store;
 pub mod names;
 pub mod open_store;

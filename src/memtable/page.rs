@@ -1,7 +1,7 @@
 //! Pages: fixed pieces of memory that records are appended to, and the pool they come from.
 
 use crate::cache::budget::{Budget, Purpose, Reservation};
-use crate::io::anonymous::AnonymousMemory;
+use crate::io::memory::Memory as Piece;
 use crate::{Error, ErrorKind, Result};
 
 use super::layout::Header;
@@ -9,7 +9,7 @@ use super::layout::Header;
 /// A page of records. Its memory is reserved from the budget for as long as it exists.
 #[derive(Debug)]
 pub(super) struct Page {
-    bytes: AnonymousMemory,
+    bytes: Piece,
     /// Bytes written so far.
     pub(super) used: usize,
     /// Records that aren't dead.
@@ -104,7 +104,7 @@ impl PagePool {
             })?,
             Memory::Forced => self.budget.force(Purpose::Memtable, size as u64),
         };
-        Ok(Page { bytes: AnonymousMemory::new(size)?, used: 0, live: 0, id: 0, birth: 0, reservation })
+        Ok(Page { bytes: Piece::zeroed(size), used: 0, live: 0, id: 0, birth: 0, reservation })
     }
 
     /// Takes back a page that nobody reads any more.

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
 use highwater::base::descriptor::{Layout, StateDescriptor};
@@ -144,6 +145,8 @@ pub struct Rig {
     starts: u64,
 }
 
+static RIGS: AtomicU64 = AtomicU64::new(0);
+
 /// No faults at all.
 pub fn no_faults() -> Arc<Faults> {
     Faults::when(|_| None)
@@ -174,7 +177,8 @@ impl Rig {
             frozen: BTreeMap::new(),
             model: Model::default(),
             next_id: 1,
-            starts: 0,
+            // Of its own: random numbers must differ between two that share a store.
+            starts: RIGS.fetch_add(1, SeqCst) << 32,
         }
     }
 
@@ -222,7 +226,6 @@ impl Rig {
         self.coordinator = Some(coordinator);
         self.tasks = tasks;
         self.model = from.map_or_else(Model::default, |from| self.frozen[&from.id()].clone());
-        self.next_id = 1;
         Ok(())
     }
 
@@ -231,6 +234,7 @@ impl Rig {
         self.tasks.clear();
         self.coordinator = None;
         self.env = None;
+        self.next_id = 1;
         self.executor.clear();
     }
 

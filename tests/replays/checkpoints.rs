@@ -8,6 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use highwater::base::clock::Clock;
 use highwater::checkpoint::collector::Collected;
+use highwater::checkpoint::manifests::segment_names;
 use highwater::checkpoint::object_name::{ObjectKind, ObjectName};
 use highwater::io::faulty::Fault;
 use highwater::io::store::{PutMode, Store};
@@ -32,13 +33,11 @@ fn reachable(rig: &Rig) -> BTreeSet<String> {
     for checkpoint in rig.env().completed_checkpoints().unwrap() {
         for part in checkpoint.parts() {
             names.insert(part.manifest.name.clone());
-            names.extend(checkpoint::manifests::segment_names(&*rig.objects, &part.manifest).unwrap());
+            names.extend(segment_names(&*rig.objects, &part.manifest).unwrap());
         }
     }
     names
 }
-
-use highwater::checkpoint;
 
 /// Retain one: an incremental checkpoint, a full one, an incremental one that builds on the first; then the collector.
 #[test]

@@ -76,7 +76,6 @@ fn slatedb_1367_one_key_over_many_blocks_and_files_reads_newest_and_a_view_stays
     assert_eq!(cursor.next(&mut task.backend).unwrap(), None);
     cursor.close(&mut task.backend);
     drop(view);
-    assert!(rig.env().stats().disk_pinned_bytes > 0);
     rig.work();
     rig.work(); // superseded trees are dropped by workers
     assert_eq!(rig.env().stats().disk_pinned_bytes, 0);
@@ -237,9 +236,13 @@ fn paimon_8872_dropping_an_expired_value_exposed_the_older_one() {
     for n in 0..30 {
         rig.put(n, vec![0; 30]).unwrap();
         drop(rig.tasks[0].backend.read_view().unwrap());
-        while rig.executor.step(0) {
+        for step in 0.. {
+            // Each look flushes an epoch of its own, so not at every step.
+            if !rig.executor.step(step) {
+                break;
+            }
             rig.tasks[0].backend.poll().unwrap();
-            if n % 5 == 0 {
+            if step < 3 {
                 expired(&mut rig);
             }
         }

@@ -59,12 +59,12 @@ fn muninndb_816_tidb_12598_lsm_tree_211_ranges_and_prefixes_of_0xff_are_exact_ev
 
 fn check_ranges(b: &mut Backend, map: MapState<Vec<u8>, Vec<u8>, u8>) {
     let key = vec![0xFF];
-    for from in 0..KEYS.len() {
+    for (from, start) in KEYS.into_iter().enumerate() {
         for to in 0..=KEYS.len() {
             let end = KEYS.get(to).map_or(Unbounded, |key| Excluded(*key));
             let mut expected: Vec<u8> = (from..to.max(from)).map(|i| i as u8).collect();
             for direction in [Direction::Forward, Direction::Backward] {
-                let found = map.range::<[u8]>(b, &key, (Included(KEYS[from]), end), direction).unwrap();
+                let found = map.range::<[u8]>(b, &key, (Included(start), end), direction).unwrap();
                 let found: Vec<u8> = found.map(|entry| entry.unwrap().1).collect();
                 assert_eq!(found, expected, "{from}..{to} {direction:?}");
                 expected.reverse();
