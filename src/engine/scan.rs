@@ -11,7 +11,7 @@ use crate::base::descriptor::Layout;
 use crate::base::key::{KeyParts, KeyRange, prefix_end};
 use crate::base::key_group::KeyGroup;
 use crate::base::record::Kind;
-use crate::memtable::{UserKeyBounds, ViewId};
+use crate::memtable::{ALL_USER_KEYS, GroupScan, UserKeyBounds, ViewId};
 use crate::read::Tree;
 use crate::read::{MergeCursor, PrefixDeletes, Resolver, VisibleCursor};
 use crate::{Error, Result};
@@ -112,6 +112,9 @@ impl Backend {
         self.shared.check()?;
         self.encode_scan(state, prefix)?;
         self.resolver.now_ms = self.shared.now_ms();
+        if bounds == ALL_USER_KEYS {
+            self.bring_in()?;
+        }
         let memory = self.memtable.scan(&self.key, bounds, direction);
         let complete = memory.is_complete();
         let source = Source { prefix: &self.key, bounds, direction, tree: &self.tree, resolver: &self.resolver };
@@ -170,17 +173,23 @@ impl Backend {
 }
 
 /// Memory and tree under one prefix.
-struct Source<'a, 'b> {
-    prefix: &'a [u8],
-    bounds: UserKeyBounds<'b>,
-    direction: Direction,
-    tree: &'a Tree,
-    resolver: &'a Resolver,
+pub(super) struct Source<'a, 'b> {
+    pub prefix: &'a [u8],
+    pub bounds: UserKeyBounds<'b>,
+    pub direction: Direction,
+    pub tree: &'a Tree,
+    pub resolver: &'a Resolver,
 }
 
 impl<'a> Source<'a, '_> {
     /// What is visible of `memory`, and of the tree unless memory is complete.
-    fn open(&self, memory: crate::memtable::GroupScan<'a>, complete: bool) -> Result<Scan<'a>> {
+    fn open(&self, memory: GroupScan<'a>, complete: bool) -> Result<Scan<'a>> {
+        let cursor = self.visible(memory, complete)?;
+        Ok(Scan { cursor, prefix_len: self.prefix.len(), started: false })
+    }
+
+    /// As [`Source::open`], with expiries.
+    pub fn visible(&self, memory: GroupScan<'a>, complete: bool) -> Result<VisibleCursor<'a>> {
         let buried = memory.prefix_delete();
         let mut sources: Vec<Box<dyn RecordCursor + 'a>> = vec![Box::new(memory)];
         let mut deleted = buried;
@@ -192,8 +201,8 @@ impl<'a> Source<'a, '_> {
             }
         }
         let merged = MergeCursor::new(sources, self.direction);
-        let cursor = VisibleCursor::new(merged, self.direction, self.resolver.clone(), PrefixDeletes::Known(deleted));
-        Ok(Scan { cursor, prefix_len: self.prefix.len(), started: false })
+        let deleted = PrefixDeletes::Known(deleted);
+        Ok(VisibleCursor::new(merged, self.direction, self.resolver.clone(), deleted))
     }
 }
 
