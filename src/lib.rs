@@ -78,8 +78,8 @@ pub use checkpoint::coordinator::{Begin, Coordinator, CoordinatorSettings};
 pub use checkpoint::part::CheckpointPart;
 pub use checkpoint::ticket::Ticket;
 pub use engine::{
-    Backend, Cursor, Environment, EnvironmentBuilder, Operator, Prefix, RawState, ReadView, RestoredPart, Scan,
-    Subtask, Tuning, Value, ViewEntry,
+    Backend, BackendStats, Cursor, Environment, EnvironmentBuilder, EnvironmentStats, Operator, Prefix, RawState,
+    ReadView, RestoredPart, Scan, Subtask, Tuning, Value, ViewEntry,
 };
 pub use manifest::CheckpointKind;
 pub use state::{

@@ -52,7 +52,7 @@ impl fmt::Display for CheckpointId {
 }
 
 impl From<CheckpointId> for u64 {
-    /// The host's id, so that calls within one writer epoch take either.
+    /// The host's id: what calls within one writer epoch take.
     fn from(id: CheckpointId) -> Self {
         id.id
     }

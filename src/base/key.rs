@@ -39,32 +39,35 @@ pub struct KeyParts<'a> {
     pub user_key: &'a [u8],
 }
 
+#[inline]
 fn put_part(out: &mut Vec<u8>, part: &[u8], width: Option<u16>, what: &str) -> Result<()> {
-    if part.len() > MAX_KEY_PART_BYTES {
-        return Err(Error::invalid(format!(
-            "{what} of {} bytes is over the limit of {MAX_KEY_PART_BYTES}",
-            part.len()
-        )));
-    }
     match width {
         Some(width) if part.len() == usize::from(width) => out.extend_from_slice(part),
-        Some(width) => {
-            return Err(Error::invalid(format!("{what} of {} bytes in a state of {what} width {width}", part.len())));
-        }
-        None => put_escaped(out, part),
+        None if part.len() <= MAX_KEY_PART_BYTES => put_escaped(out, part),
+        _ => return Err(refused(part, width, what)),
     }
     Ok(())
+}
+
+#[cold]
+fn refused(part: &[u8], width: Option<u16>, what: &str) -> Error {
+    match width {
+        Some(width) => Error::invalid(format!("{what} of {} bytes in a state of {what} width {width}", part.len())),
+        None => Error::invalid(format!("{what} of {} bytes is over the limit of {MAX_KEY_PART_BYTES}", part.len())),
+    }
 }
 
 /// Appends a part of variable width: escaped and ended, so that others may follow.
 #[inline]
 pub(crate) fn put_escaped(out: &mut Vec<u8>, part: &[u8]) {
-    for byte in part {
-        out.push(*byte);
-        if *byte == 0 {
-            out.push(0xFF);
-        }
+    let mut rest = part;
+    while let Some(zero) = rest.iter().position(|byte| *byte == 0) {
+        let (head, tail) = rest.split_at(zero + 1);
+        out.extend_from_slice(head);
+        out.push(0xFF);
+        rest = tail;
     }
+    out.extend_from_slice(rest);
     out.extend_from_slice(&[0, 1]);
 }
 
@@ -81,9 +84,9 @@ pub fn encode_prefix(
     key: &[u8],
     namespace: &[u8],
 ) -> Result<()> {
+    let ([g0, g1], [s0, s1, s2, s3]) = (group.to_be_bytes(), state.0.to_be_bytes());
     out.clear();
-    out.extend_from_slice(&group.to_be_bytes());
-    out.extend_from_slice(&state.0.to_be_bytes());
+    out.extend_from_slice(&[g0, g1, s0, s1, s2, s3]);
     put_part(out, key, shape.key_width, "key")?;
     put_part(out, namespace, shape.namespace_width, "namespace")
 }
@@ -97,10 +100,7 @@ pub fn encode(out: &mut Vec<u8>, state: StateId, shape: KeyShape, parts: KeyPart
     encode_prefix(out, state, shape, parts.group, parts.key, parts.namespace)?;
     let prefix_len = out.len();
     if parts.user_key.len() > MAX_KEY_PART_BYTES {
-        return Err(Error::invalid(format!(
-            "user key of {} bytes is over the limit of {MAX_KEY_PART_BYTES}",
-            parts.user_key.len()
-        )));
+        return Err(refused(parts.user_key, None, "user key"));
     }
     out.extend_from_slice(parts.user_key);
     Ok(prefix_len)
@@ -130,20 +130,35 @@ fn take_part<'a>(rest: &'a [u8], width: Option<u16>, out: &mut Vec<u8>) -> Resul
     Ok(rest)
 }
 
+/// As [`take_part`], the part itself not wanted.
+fn skip_part(rest: &[u8], width: Option<u16>) -> Result<&[u8]> {
+    if let Some(width) = width {
+        return rest.get(usize::from(width)..).ok_or_else(ends_inside_a_part);
+    }
+    let mut rest = rest;
+    loop {
+        let zero = rest.iter().position(|byte| *byte == 0).ok_or_else(ends_inside_a_part)?;
+        match rest.split_at(zero) {
+            (_, [0, 1, after @ ..]) => return Ok(after),
+            (_, [0, 0xFF, after @ ..]) => rest = after,
+            _ => return Err(ends_inside_a_part()),
+        }
+    }
+}
+
 /// Undoes [`put_escaped`]: appends the part to `out` and returns what follows it.
 pub(crate) fn take_escaped<'a>(mut rest: &'a [u8], out: &mut Vec<u8>) -> Result<&'a [u8]> {
     loop {
-        match rest {
+        let zero = rest.iter().position(|byte| *byte == 0).ok_or_else(ends_inside_a_part)?;
+        let (plain, from_zero) = rest.split_at(zero);
+        out.extend_from_slice(plain);
+        match from_zero {
             [0, 1, after @ ..] => return Ok(after),
             [0, 0xFF, after @ ..] => {
                 out.push(0);
                 rest = after;
             }
-            [0, ..] | [] => return Err(ends_inside_a_part()),
-            [byte, after @ ..] => {
-                out.push(*byte);
-                rest = after;
-            }
+            _ => return Err(ends_inside_a_part()),
         }
     }
 }
@@ -181,9 +196,8 @@ pub fn decode(encoded: &[u8], shape: KeyShape) -> Result<OwnedParts> {
 /// As [`decode`].
 pub fn prefix_len(encoded: &[u8], shape: KeyShape) -> Result<usize> {
     let (_, _, rest) = split_header(encoded)?;
-    let mut scratch = Vec::new();
-    let rest = take_part(rest, shape.key_width, &mut scratch)?;
-    let rest = take_part(rest, shape.namespace_width, &mut scratch)?;
+    let rest = skip_part(rest, shape.key_width)?;
+    let rest = skip_part(rest, shape.namespace_width)?;
     Ok(encoded.len() - rest.len())
 }
 

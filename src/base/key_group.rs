@@ -101,7 +101,12 @@ pub fn check_parallelism(parallelism: u32, max_parallelism: u32) -> Result<()> {
 #[must_use]
 #[expect(clippy::cast_possible_truncation, reason = "the remainder is below 32,768")]
 pub fn key_group_of(encoded_key: &[u8], max_parallelism: u32) -> KeyGroup {
-    (checksum::hash64(encoded_key) % u64::from(max_parallelism)) as KeyGroup
+    let hash = checksum::hash64(encoded_key);
+    if max_parallelism.is_power_of_two() {
+        // The usual case, and a division costs as much as the hash.
+        return (hash & u64::from(max_parallelism - 1)) as KeyGroup;
+    }
+    (hash % u64::from(max_parallelism)) as KeyGroup
 }
 
 /// The subtask that owns `group`: `group * parallelism / max_parallelism`.

@@ -174,7 +174,11 @@ impl Iterator for VerifiedChunks<'_> {
 
 #[derive(Debug, Clone)]
 enum Upload {
-    Running,
+    /// By the attempt of this number, until its checkpoint is given up.
+    Running {
+        attempt: u64,
+        cancel: Cancel,
+    },
     Durable(Arc<str>),
 }
 
@@ -183,6 +187,7 @@ enum Upload {
 pub struct Uploads {
     segments: Mutex<HashMap<SegmentId, Upload>>,
     changed: Condvar,
+    attempts: AtomicU64,
 }
 
 impl Uploads {
@@ -203,11 +208,12 @@ impl Uploads {
 
     /// Forgets segments that nothing refers to any more.
     pub fn retain(&self, is_live: impl Fn(SegmentId) -> bool) {
-        self.segments.lock().retain(|id, upload| matches!(upload, Upload::Running) || is_live(*id));
+        self.segments.lock().retain(|id, upload| matches!(upload, Upload::Running { .. }) || is_live(*id));
     }
 
     /// Makes a segment durable unless it is, and returns its name and the bytes sent. When another checkpoint
-    /// is uploading it, waits for that one; when that one gives up, takes over.
+    /// is uploading it, waits for that one; when that one fails or is given up, takes over, even while the store still
+    /// holds on to the other's request.
     ///
     /// # Errors
     /// What the upload failed with; `Aborted` when cancelled.
@@ -218,18 +224,18 @@ impl Uploads {
             check(cancel)?;
             match segments.get(&id) {
                 Some(Upload::Durable(name)) => return Ok((name.clone(), 0)),
-                Some(Upload::Running) => {
+                Some(Upload::Running { cancel: other, .. }) if !other.is_cancelled() => {
                     self.changed.wait_for(&mut segments, WAIT_STEP);
                 }
-                None => break,
+                Some(Upload::Running { .. }) | None => break,
             }
         }
-        segments.insert(id, Upload::Running);
+        let attempt = self.attempts.fetch_add(1, Ordering::Relaxed);
+        segments.insert(id, Upload::Running { attempt, cancel: cancel.clone() });
         drop(segments);
-        let running = Running { uploads: self, id };
+        let running = Running { uploads: self, id, attempt };
         let name = uploader.upload_segment(segment, cancel)?;
-        self.set_durable(id, name.clone());
-        drop(running);
+        running.succeed(&name);
         Ok((name, segment.meta.length_bytes))
     }
 }
@@ -238,12 +244,25 @@ impl Uploads {
 struct Running<'a> {
     uploads: &'a Uploads,
     id: SegmentId,
+    attempt: u64,
+}
+
+impl Running<'_> {
+    /// Notes the name, unless another attempt has taken over: then its name counts.
+    fn succeed(self, name: &Arc<str>) {
+        if let Some(upload) = self.uploads.segments.lock().get_mut(&self.id)
+            && matches!(upload, Upload::Running { attempt, .. } if *attempt == self.attempt)
+        {
+            *upload = Upload::Durable(name.clone());
+        }
+    }
 }
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
         let mut segments = self.uploads.segments.lock();
-        if matches!(segments.get(&self.id), Some(Upload::Running)) {
+        let ours = |upload: &Upload| matches!(upload, Upload::Running { attempt, .. } if *attempt == self.attempt);
+        if segments.get(&self.id).is_some_and(ours) {
             segments.remove(&self.id);
         }
         drop(segments);

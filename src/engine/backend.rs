@@ -8,7 +8,7 @@ use bytes::Bytes;
 
 use super::background::{FlushRequest, Shared};
 use super::checkpoints::PendingCheckpoint;
-use super::environment::Inner;
+use super::environment::{Inner, OpenSubtask};
 use super::jobs;
 use super::pressure::{Pressure, pressure};
 use super::states::{RawState, StateTable};
@@ -71,6 +71,8 @@ pub struct Backend {
     pub(super) tree: Arc<Tree>,
     pub(super) states: Arc<StateTable>,
     pub(super) resolver: Resolver,
+    /// Key groups of the backend, at hand for every call.
+    pub(super) groups: KeyGroupRange,
     /// Encoded key of the call that runs.
     pub(super) key: Vec<u8>,
     /// Value folded or read by the call that runs.
@@ -80,6 +82,8 @@ pub struct Backend {
     last_checkpoint: u64,
     restored: Vec<RestoredPart>,
     max_value_bytes: usize,
+    _open: OpenSubtask,
+    max_parallelism: u32,
 }
 
 impl std::fmt::Debug for Backend {
@@ -91,20 +95,23 @@ impl std::fmt::Debug for Backend {
 impl Backend {
     pub(super) fn new(
         shared: Arc<Shared>,
+        open: OpenSubtask,
         memtable: Memtable,
         states: Arc<StateTable>,
         restored: Vec<RestoredPart>,
     ) -> Self {
         let tree = shared.current.lock().tree.clone();
-        shared.env.open_backends.fetch_add(1, Ordering::Relaxed);
         let resolver = Resolver { now_ms: i64::MIN, operators: Arc::new(states.operators().clone()) };
         let max_value_bytes = max_value_bytes(shared.env.memory.total_bytes);
+        let (groups, max_parallelism) = (shared.identity.groups, shared.identity.max_parallelism);
         Self {
             shared,
             memtable,
             tree,
             states,
             resolver,
+            groups,
+            max_parallelism,
             key: Vec::new(),
             value: Vec::new(),
             pressure: Pressure::None,
@@ -112,6 +119,7 @@ impl Backend {
             last_checkpoint: 0,
             restored,
             max_value_bytes,
+            _open: open,
         }
     }
 
@@ -138,15 +146,17 @@ impl Backend {
     }
 
     /// Key groups that this backend has.
+    #[inline]
     #[must_use]
     pub fn key_groups(&self) -> KeyGroupRange {
-        self.shared.identity.groups
+        self.groups
     }
 
     /// Number of key groups of the operator.
+    #[inline]
     #[must_use]
     pub fn max_parallelism(&self) -> u32 {
-        self.shared.identity.max_parallelism
+        self.max_parallelism
     }
 
     /// Epoch of the claim it writes under.
@@ -163,6 +173,7 @@ impl Backend {
     }
 
     /// Largest value that may be stored, in bytes.
+    #[inline]
     #[must_use]
     pub fn max_value_bytes(&self) -> usize {
         self.max_value_bytes
@@ -213,18 +224,21 @@ impl Backend {
         self.last_checkpoint = id;
         let id = CheckpointId { epoch: self.writer_epoch(), id };
         let (sender, ticket) = TicketSender::new(id);
-        let cancel = Cancel::new();
-        self.shared.current.lock().checkpoints.insert(id.id, cancel.clone());
-        self.freeze(Some(Arc::new(PendingCheckpoint {
+        let pending = Arc::new(PendingCheckpoint {
             id,
             kind,
             metadata: Bytes::copy_from_slice(metadata),
             states: self.states.clone(),
             next_sequence: self.memtable.current_sequence() + 1,
             created_ms: self.shared.now_ms(),
-            cancel,
+            cancel: Cancel::new(),
             sender,
-        })));
+        });
+        self.shared.current.lock().checkpoints.insert(id.id, pending.clone());
+        self.freeze(Some(pending));
+        if self.shared.hydration_due.swap(false, Ordering::Relaxed) {
+            jobs::start_hydration(&self.shared);
+        }
         Ok(ticket)
     }
 
@@ -234,22 +248,21 @@ impl Backend {
     ///
     /// # Errors
     /// Why the backend was stopped, if it was.
-    pub fn confirm(&mut self, id: impl Into<u64>) -> Result<()> {
-        let id: u64 = id.into();
+    pub fn confirm(&mut self, id: u64) -> Result<()> {
         tracing::debug!(id, backend = ?self.shared, "checkpoint confirmed");
         self.poll()
     }
 
-    /// Gives up checkpoint `id`: its upload stops. Its state stays, and what it made durable serves the next one.
-    /// Late, repeated or unknown ones are no error.
+    /// Gives up checkpoint `id`: its ticket ends at once, its upload as soon as the store lets go of it. Its state
+    /// stays, and what it made durable serves the next one. Late, repeated or unknown ones are no error.
     ///
     /// # Errors
     /// Why the backend was stopped, if it was.
-    pub fn abort(&mut self, id: impl Into<u64>) -> Result<()> {
-        let id: u64 = id.into();
+    pub fn abort(&mut self, id: u64) -> Result<()> {
         self.shared.check()?;
-        if let Some(cancel) = self.shared.current.lock().checkpoints.remove(&id) {
-            cancel.cancel();
+        let given_up = self.shared.current.lock().checkpoints.remove(&id);
+        if let Some(checkpoint) = given_up {
+            checkpoint.give_up(ErrorKind::Aborted, "was aborted");
         }
         self.poll()
     }
@@ -261,8 +274,8 @@ impl Backend {
         jobs::start_flush(&self.shared);
     }
 
-    /// Takes in what background work has finished: a newer tree, and with it clean memory. Writes do this by
-    /// themselves; a host that only reads may call it now and then.
+    /// Takes in what background work has finished, a newer tree and with it clean memory, and has a flush that failed
+    /// tried again. Writes do this by themselves; a host that only reads may call it now and then.
     ///
     /// # Errors
     /// Why the backend was stopped, if it was.
@@ -273,11 +286,16 @@ impl Backend {
             self.seen_changes = changes;
             let flushed_through = {
                 let current = self.shared.current.lock();
-                self.tree = current.tree.clone();
-                current.flushed_through
+                let superseded = std::mem::replace(&mut self.tree, current.tree.clone());
+                let flushed_through = current.flushed_through;
+                drop(current);
+                // Its last holder closes and deletes files, which isn't the owner's work.
+                self.env().local.spawn(Box::new(move || drop(superseded)));
+                flushed_through
             };
             self.memtable.adopt(flushed_through);
         }
+        jobs::start_flush(&self.shared);
         self.drop_trash();
         Ok(())
     }
@@ -287,9 +305,6 @@ impl Backend {
         self.poll()?;
         if self.memtable.dirty_bytes() >= self.env().tuning.epoch_bytes.min(self.env().memtable_share_bytes() / 4) {
             self.freeze(None);
-        } else {
-            // Also the retry of a flush that failed.
-            jobs::start_flush(&self.shared);
         }
         let share = self.env().memtable_share_bytes();
         let stats = self.memtable.stats();
@@ -341,7 +356,9 @@ impl Backend {
     /// `Timeout` when background work was still running; the backend is closed all the same.
     pub fn close(self, deadline: Duration) -> Result<()> {
         jobs::start_flush(&self.shared);
-        let idle = self.shared.wait_until(deadline, |c| c.queue.is_empty() && !c.flushing && !c.compacting);
+        let idle = self
+            .shared
+            .wait_until(deadline, |c| c.queue.is_empty() && c.checkpoints.is_empty() && !c.flushing && !c.compacting);
         if idle {
             Ok(())
         } else {
@@ -353,13 +370,13 @@ impl Backend {
 impl Drop for Backend {
     fn drop(&mut self) {
         self.shared.closed.store(true, Ordering::Release);
-        let waiting = {
+        let (checkpoints, waiting) = {
             let mut current = self.shared.current.lock();
-            current.checkpoints.values().for_each(Cancel::cancel);
-            std::mem::take(&mut current.queue)
+            (std::mem::take(&mut current.checkpoints), std::mem::take(&mut current.queue))
         };
-        // Fails their tickets.
+        for checkpoint in checkpoints.into_values() {
+            checkpoint.give_up(ErrorKind::Closed, "was not done when its backend was closed");
+        }
         drop(waiting);
-        self.env().open_backends.fetch_sub(1, Ordering::Relaxed);
     }
 }

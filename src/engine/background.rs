@@ -57,6 +57,7 @@ pub(super) struct Current {
     pub queue: VecDeque<Arc<FlushRequest>>,
     pub flushing: bool,
     pub compacting: bool,
+    pub hydrating: bool,
     pub states: Arc<StateTable>,
     pub sources: HashMap<SegmentId, Arc<SegmentSource>>,
     /// Why the last flush failed; it is tried again.
@@ -64,7 +65,7 @@ pub(super) struct Current {
     /// Why the last compaction failed; it is tried again once the tree has changed.
     pub compaction_error: Option<Error>,
     /// Checkpoints that are being made.
-    pub checkpoints: BTreeMap<u64, crate::io::retry::Cancel>,
+    pub checkpoints: BTreeMap<u64, Arc<PendingCheckpoint>>,
 }
 
 /// What a backend and its workers share.
@@ -75,6 +76,8 @@ pub(super) struct Shared {
     pub uploads: Uploads,
     pub uploader: Arc<dyn Uploader>,
     pub current: Mutex<Current>,
+    /// Held by a worker from reading the tree to replacing it.
+    edits: Mutex<()>,
     /// Grows with each new tree, so that the owner can tell without the lock.
     pub changes: AtomicU64,
     /// Signalled whenever background work got somewhere.
@@ -83,6 +86,8 @@ pub(super) struct Shared {
     pub time_high_water_ms: AtomicI64,
     pub poison: OnceLock<Error>,
     pub closed: AtomicBool,
+    /// Fetching restored segments stopped at an error, to be gone on with.
+    pub hydration_due: AtomicBool,
     /// Segments get ids from it. Random, and of this writer alone: ids are unique over a lineage.
     attempt: u64,
     segments_made: AtomicU64,
@@ -112,11 +117,13 @@ impl Shared {
             uploads: Uploads::default(),
             uploader,
             current: Mutex::new(current),
+            edits: Mutex::new(()),
             changes: AtomicU64::new(1),
             progress: Condvar::new(),
             time_high_water_ms: AtomicI64::new(time_high_water_ms),
             poison: OnceLock::new(),
             closed: AtomicBool::new(false),
+            hydration_due: AtomicBool::new(false),
             attempt,
             segments_made: AtomicU64::new(0),
         }
@@ -143,10 +150,13 @@ impl Shared {
     pub fn check(&self) -> Result<()> {
         match self.poison.get() {
             None => Ok(()),
-            Some(error) => {
-                Err(Error::with_source(ErrorKind::Poisoned, format!("{self:?} stopped after: {error}"), error.clone()))
-            }
+            Some(error) => Err(self.stopped(error)),
         }
+    }
+
+    #[cold]
+    fn stopped(&self, error: &Error) -> Error {
+        Error::with_source(ErrorKind::Poisoned, format!("{self:?} stopped after: {error}"), error.clone())
     }
 
     pub fn is_closed(&self) -> bool {
@@ -168,24 +178,26 @@ impl Shared {
         sources: Vec<(SegmentId, Arc<SegmentSource>)>,
         flushed_through: Option<Sequence>,
     ) -> Result<Arc<Tree>> {
-        let mut current = self.current.lock();
-        let version = current.tree.version().apply(edit)?;
-        current.sources.extend(sources);
-        let tree = Arc::new(self.build_tree(version, &current.tree, &current.sources)?);
+        // Edits take turns here, so that the lock which the owner takes too is only held to swap pointers.
+        let _turn = self.edits.lock();
+        let previous = self.current.lock().tree.clone();
+        let version = previous.version().apply(edit)?;
+        let new: HashMap<_, _> = sources.into_iter().collect();
+        let tree = Arc::new(self.build_tree(version, &previous, &new)?);
         let live: HashSet<SegmentId> = tree.version().refs().map(|(_, _, r)| r.meta().id).collect();
-        current.sources.retain(|id, source| {
-            let is_live = live.contains(id);
-            if !is_live {
-                source.mark_obsolete();
+        let dead: Vec<SegmentId> = previous.version().refs().map(|(_, _, r)| r.meta().id).collect();
+        let dead: HashSet<SegmentId> = dead.into_iter().filter(|id| !live.contains(id)).collect();
+        let gone: Vec<_> = {
+            let mut current = self.current.lock();
+            current.sources.extend(new);
+            current.tree = tree.clone();
+            if let Some(sequence) = flushed_through {
+                current.flushed_through = sequence;
             }
-            is_live
-        });
-        current.tree = tree.clone();
-        if let Some(sequence) = flushed_through {
-            current.flushed_through = sequence;
-        }
-        drop(current);
+            dead.iter().filter_map(|id| current.sources.remove(id)).collect()
+        };
         self.changes.fetch_add(1, Ordering::Release);
+        gone.iter().for_each(|source| source.mark_obsolete());
         Ok(tree)
     }
 

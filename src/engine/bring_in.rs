@@ -19,7 +19,7 @@ impl Backend {
     /// Brings in the group of the encoded prefix in `self.key`, if it is small and not all in memory.
     pub(super) fn bring_in(&mut self) -> Result<()> {
         let known = self.memtable.group_info(&self.key);
-        if self.tree.version().is_empty() || known.is_some_and(|g| g.complete || g.members > MOST_ENTRIES) {
+        if known.is_some_and(|g| g.complete || g.members > MOST_ENTRIES) {
             return Ok(());
         }
         // The tree is that of the epochs adopted: the owner takes both at once.

@@ -30,6 +30,14 @@ pub(super) struct PendingCheckpoint {
     pub sender: TicketSender,
 }
 
+impl PendingCheckpoint {
+    /// Stops its upload and ends its ticket, whatever the store is doing.
+    pub fn give_up(&self, kind: ErrorKind, why: &str) {
+        self.cancel.cancel();
+        self.sender.complete(Err(Error::new(kind, format!("checkpoint {} {why}", self.id))));
+    }
+}
+
 /// Uploads what `tree` has that the store doesn't, then the manifest, and completes the ticket.
 pub(super) fn run(shared: &Shared, checkpoint: &PendingCheckpoint, tree: &Tree) {
     let outcome = make_part(shared, checkpoint, tree);
@@ -121,7 +129,7 @@ fn describe(shared: &Shared, checkpoint: &PendingCheckpoint, version: Version) -
         next_sequence: checkpoint.next_sequence,
         time_high_water_ms: shared.time_high_water_ms.load(Ordering::Relaxed),
         roots: vec![String::new()],
-        states: checkpoint.states.descriptors().iter().map(|d| (**d).clone()).collect(),
+        states: checkpoint.states.descriptors().cloned().collect(),
         dropped: Vec::new(),
         metadata: checkpoint.metadata.clone(),
         version,

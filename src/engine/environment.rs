@@ -1,5 +1,6 @@
 //! One per process: what all backends share.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,8 +8,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use parking_lot::Mutex;
 
 use super::backend::Backend;
+use super::disk::DiskBudget;
 use super::restore;
-use super::segment_files::DiskBudget;
 use super::tuning::Tuning;
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::executor::{Executor, ThreadPool};
@@ -209,6 +210,7 @@ impl EnvironmentBuilder {
                 checkpoints: self.checkpoints,
                 eager_restore: self.eager_restore,
                 claim: Mutex::new(None),
+                open: Mutex::default(),
                 open_backends: AtomicUsize::new(0),
                 _lock: lock,
             }),
@@ -264,7 +266,9 @@ pub(super) struct Inner {
     pub checkpoints: CoordinatorSettings,
     pub eager_restore: bool,
     pub claim: Mutex<Option<Claim>>,
-    pub open_backends: AtomicUsize,
+    /// Operators and subtasks whose backends are open.
+    open: Mutex<HashSet<(String, u32)>>,
+    open_backends: AtomicUsize,
     _lock: Box<dyn DirectoryLock>,
 }
 
@@ -273,6 +277,34 @@ impl Inner {
     pub fn memtable_share_bytes(&self) -> u64 {
         let share = self.memory.memtable_bytes / self.open_backends.load(Ordering::Relaxed).max(1) as u64;
         share.min(self.tuning.memtable_bytes)
+    }
+}
+
+/// One subtask's right to a backend and to its folder of local files, for as long as the handle lives.
+#[derive(Debug)]
+pub(super) struct OpenSubtask {
+    inner: Arc<Inner>,
+    key: (String, u32),
+}
+
+impl OpenSubtask {
+    /// # Errors
+    /// `AlreadyExists` while another backend of this subtask is open.
+    pub fn new(inner: &Arc<Inner>, operator: &str, subtask: u32) -> Result<Self> {
+        let key = (operator.to_owned(), subtask);
+        if !inner.open.lock().insert(key.clone()) {
+            let message = format!("subtask {subtask} of `{operator}` has an open backend in this environment");
+            return Err(Error::new(crate::ErrorKind::AlreadyExists, message));
+        }
+        inner.open_backends.fetch_add(1, Ordering::Relaxed);
+        Ok(Self { inner: inner.clone(), key })
+    }
+}
+
+impl Drop for OpenSubtask {
+    fn drop(&mut self) {
+        self.inner.open.lock().remove(&self.key);
+        self.inner.open_backends.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -396,7 +428,8 @@ impl Environment {
     ///
     /// # Errors
     /// `InvalidArgument` when the subtask or the max parallelism doesn't fit, naming both values; `NotFound`,
-    /// `Corruption` or `Unsupported` naming the object that can't be restored from, with nothing changed.
+    /// `Corruption` or `Unsupported` naming the object that can't be restored from, with nothing changed;
+    /// `AlreadyExists` while another backend of the subtask is open here.
     pub fn backend(
         &self,
         operator: &Operator,

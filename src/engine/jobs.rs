@@ -5,6 +5,7 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use super::background::{FlushRequest, Shared};
 use super::checkpoints;
@@ -179,9 +180,19 @@ impl Drop for Reset<'_> {
 
 /// Starts fetching the files of restored segments, one job a segment, so that uploads get their turn.
 pub(super) fn start_hydration(shared: &Arc<Shared>) {
+    {
+        let mut current = shared.current.lock();
+        if current.hydrating || shared.is_closed() {
+            return;
+        }
+        current.hydrating = true;
+    }
     let job = shared.clone();
     shared.env.remote.spawn(Box::new(move || {
-        if hydrate_next(&job) {
+        let reset = Reset { shared: &job, clear: |current| current.hydrating = false };
+        let goes_on = hydrate_next(&job);
+        drop(reset);
+        if goes_on {
             start_hydration(&job);
         }
     }));
@@ -210,8 +221,10 @@ fn hydrate_next(shared: &Shared) -> bool {
     match shared.files.hydrate(&source, &meta, &|| shared.is_closed()) {
         Ok(_) => true,
         Err(error) => {
-            // Reads go on from the store; a segment that is corrupt there says so when it is read.
+            // Reads go on from the store; a segment that is corrupt there says so when it is read. What may
+            // pass is tried again at the next checkpoint.
             tracing::warn!(%error, segment = %meta.id, "fetching a restored segment failed");
+            shared.hydration_due.store(error.kind() != ErrorKind::Corruption, Ordering::Relaxed);
             false
         }
     }

@@ -36,6 +36,11 @@ impl Encoded {
     }
 }
 
+#[cold]
+fn needless_user_key(state: &str) -> Error {
+    Error::invalid(format!("state `{state}` holds single values, which have no user key"))
+}
+
 /// What the tree is known to hold of a key that memory doesn't have, without I/O.
 fn below(tree: &Tree, key: &[u8], encoded: Encoded) -> Below {
     match encoded.layout {
@@ -53,18 +58,15 @@ impl Backend {
     /// Encodes a key into `self.key` after checking state, group and lengths.
     #[inline]
     pub(super) fn encode(&mut self, state: RawState, parts: KeyParts<'_>) -> Result<Encoded> {
-        let descriptor = self.states.get(state)?;
-        if !self.shared.identity.groups.contains(parts.group) {
+        let known = self.states.get(state)?;
+        if !self.groups.contains(parts.group) {
             return Err(self.foreign_group(parts.group));
         }
-        if descriptor.layout == Layout::Single && !parts.user_key.is_empty() {
-            return Err(Error::invalid(format!(
-                "state `{}` holds single values, which have no user key",
-                descriptor.name
-            )));
+        if known.layout == Layout::Single && !parts.user_key.is_empty() {
+            return Err(needless_user_key(&known.descriptor.name));
         }
-        let prefix_len = key::encode(&mut self.key, state.id, descriptor.shape, parts)?;
-        Ok(Encoded { layout: descriptor.layout, prefix_len, ttl_ms: descriptor.ttl_ms })
+        let prefix_len = key::encode(&mut self.key, state.id, known.shape, parts)?;
+        Ok(Encoded { layout: known.layout, prefix_len, ttl_ms: known.ttl_ms })
     }
 
     #[cold]
@@ -174,30 +176,37 @@ impl Backend {
     /// Makes a write, once more after making room when memory was full, then looks after memory if it took a page.
     #[inline]
     fn write<T>(&mut self, mut write: impl FnMut(&mut Self) -> Result<T>) -> Result<T> {
-        let pages = self.memtable.pages_taken();
-        let written = match write(self) {
-            Err(error) if error.kind() == ErrorKind::Backpressure => {
-                self.make_room(&error)?;
-                write(self)?
+        let mut pages = self.memtable.pages_taken();
+        let mut room_made = false;
+        loop {
+            match write(self) {
+                Ok(written) => {
+                    if self.memtable.pages_taken() != pages {
+                        self.maintain()?;
+                    }
+                    return Ok(written);
+                }
+                Err(error) if error.kind() == ErrorKind::Backpressure && !room_made => {
+                    self.make_room(&error)?;
+                    room_made = true;
+                    pages = self.memtable.pages_taken();
+                }
+                Err(error) => return Err(error),
             }
-            written => written?,
-        };
-        if self.memtable.pages_taken() != pages {
-            self.maintain()?;
         }
-        Ok(written)
     }
 
     #[inline]
     pub(super) fn check_value(&self, value: &[u8]) -> Result<()> {
-        if value.len() > self.max_value_bytes() {
-            return Err(Error::invalid(format!(
-                "value of {} bytes is over the limit of {} (an eighth of the memory budget, at most 256 MiB)",
-                value.len(),
-                self.max_value_bytes()
-            )));
-        }
-        Ok(())
+        if value.len() > self.max_value_bytes() { Err(self.too_large(value.len())) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn too_large(&self, len: usize) -> Error {
+        Error::invalid(format!(
+            "value of {len} bytes is over the limit of {} (an eighth of the memory budget, at most 256 MiB)",
+            self.max_value_bytes()
+        ))
     }
 
     #[inline]

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::backend::{Backend, RestoredPart};
 use super::background::{Current, Identity, Shared};
-use super::environment::{Environment, Inner, Operator, Subtask};
+use super::environment::{Environment, Inner, OpenSubtask, Operator, Subtask};
 use super::jobs;
 use super::segment_files::{SegmentFiles, SegmentSource};
 use super::states::StateTable;
@@ -44,6 +44,7 @@ pub(super) fn open_backend(
     from: Option<&CompletedCheckpoint>,
 ) -> Result<Backend> {
     let inner = &env.inner;
+    let open = OpenSubtask::new(inner, operator.name(), subtask.index)?;
     let claim = env.claim()?;
     if let Some(checkpoint) = from {
         // Until this job has a checkpoint of its own, it lives on that one.
@@ -77,6 +78,7 @@ pub(super) fn open_backend(
         queue: VecDeque::new(),
         flushing: false,
         compacting: false,
+        hydrating: false,
         states: states.clone(),
         sources,
         flush_error: None,
@@ -95,7 +97,7 @@ pub(super) fn open_backend(
     let mut config = MemtableConfig::new(inner.budget.clone());
     config.page_bytes = inner.tuning.page_bytes;
     config.first_sequence = inheritance.next_sequence;
-    Ok(Backend::new(shared, Memtable::new(config), states, inheritance.parts))
+    Ok(Backend::new(shared, open, Memtable::new(config), states, inheritance.parts))
 }
 
 fn open_files(inner: &Inner, identity: &Identity) -> Result<SegmentFiles> {

@@ -10,8 +10,7 @@ use crate::base::cursor::{Direction, RecordCursor};
 use crate::base::descriptor::Layout;
 use crate::base::key::{KeyParts, KeyRange, prefix_end};
 use crate::base::key_group::KeyGroup;
-use crate::base::record::Kind;
-use crate::memtable::{ALL_USER_KEYS, GroupScan, UserKeyBounds, ViewId};
+use crate::memtable::{ALL_USER_KEYS, GroupScan, GroupValues, UserKeyBounds, ViewId};
 use crate::read::Tree;
 use crate::read::{MergeCursor, PrefixDeletes, Resolver, VisibleCursor};
 use crate::{Error, Result};
@@ -29,6 +28,7 @@ pub struct Prefix<'a> {
 
 impl<'a> Prefix<'a> {
     /// The key of one entry below it.
+    #[inline]
     #[must_use]
     pub fn parts(self, user_key: &'a [u8]) -> KeyParts<'a> {
         KeyParts { group: self.group, key: self.key, namespace: self.namespace, user_key }
@@ -40,7 +40,16 @@ const CHUNK_ENTRIES: usize = 128;
 const CHUNK_BYTES: usize = 64 << 10;
 
 /// Walks over the entries of a prefix. Borrows the backend.
-pub struct Scan<'a> {
+pub struct Scan<'a>(Walk<'a>);
+
+enum Walk<'a> {
+    /// Memory knows everything.
+    Memory(GroupValues<'a>),
+    /// Memory and tree.
+    Merged(Box<Merged<'a>>),
+}
+
+struct Merged<'a> {
     cursor: VisibleCursor<'a>,
     prefix_len: usize,
     started: bool,
@@ -58,7 +67,17 @@ impl Scan<'_> {
     /// # Errors
     /// What reading a segment or folding operands failed with; it sticks.
     #[expect(clippy::should_implement_trait, reason = "entries are borrowed from the scan, which iterators can't lend")]
+    #[inline]
     pub fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
+        match &mut self.0 {
+            Walk::Memory(values) => Ok(values.next()),
+            Walk::Merged(merged) => merged.next(),
+        }
+    }
+}
+
+impl Merged<'_> {
+    fn next(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         if self.started {
             self.cursor.advance()?;
         } else {
@@ -68,6 +87,11 @@ impl Scan<'_> {
         let prefix_len = self.prefix_len;
         Ok(self.cursor.entry().map(|entry| (entry.key.get(prefix_len..).unwrap_or_default(), entry.value)))
     }
+}
+
+#[cold]
+fn no_ranges() -> Error {
+    Error::invalid("a range over a state of single values; take a read view for a scan of the whole state")
 }
 
 /// The encoded keys of `prefix` within the bounds on user keys.
@@ -88,14 +112,16 @@ fn key_range(prefix: &[u8], bounds: UserKeyBounds<'_>) -> KeyRange {
 }
 
 impl Backend {
+    #[inline]
     pub(super) fn encode_scan(&mut self, state: RawState, prefix: Prefix<'_>) -> Result<Encoded> {
         let encoded = self.encode(state, prefix.parts(&[]))?;
-        if encoded.layout == Layout::Single {
-            return Err(Error::invalid(
-                "a range over a state of single values; take a read view for a scan of the whole state",
-            ));
-        }
-        Ok(encoded)
+        if encoded.layout == Layout::Single { Err(no_ranges()) } else { Ok(encoded) }
+    }
+
+    /// The time that entries of a state are judged by; any time will do where none of them expires.
+    #[inline]
+    fn scan_time(&self, encoded: Encoded) -> i64 {
+        if encoded.ttl_ms.is_some() { self.shared.now_ms() } else { i64::MIN }
     }
 
     /// Scans the entries under a prefix whose user keys are within `bounds`; crossed bounds are an empty range.
@@ -110,10 +136,16 @@ impl Backend {
         direction: Direction,
     ) -> Result<Scan<'_>> {
         self.shared.check()?;
-        self.encode_scan(state, prefix)?;
-        self.resolver.now_ms = self.shared.now_ms();
-        if bounds == ALL_USER_KEYS {
+        let encoded = self.encode_scan(state, prefix)?;
+        let now_ms = self.scan_time(encoded);
+        self.resolver.now_ms = now_ms;
+        // States with groups have no merges.
+        let alone = self.tree.version().is_empty();
+        if bounds == ALL_USER_KEYS && !alone {
             self.bring_in()?;
+        }
+        if let Some(values) = self.memtable.values(&self.key, bounds, direction, now_ms, alone) {
+            return Ok(Scan(Walk::Memory(values)));
         }
         let memory = self.memtable.scan(&self.key, bounds, direction);
         let complete = memory.is_complete();
@@ -135,11 +167,9 @@ impl Backend {
         visit: impl FnOnce(&[u8], &[u8]) -> T,
     ) -> Result<Option<T>> {
         self.shared.check()?;
-        let encoded = self.encode_scan(state, prefix)?;
-        let bounds = (Bound::Included(from), Bound::Unbounded);
-        let memory = self.memtable.scan(&self.key, bounds, Direction::Backward);
-        let newest = memory.record().filter(|record| record.kind == Kind::Put);
-        Ok(newest.map(|record| visit(record.key.get(encoded.prefix_len..).unwrap_or_default(), record.value)))
+        self.encode_scan(state, prefix)?;
+        let newest = self.memtable.newest(&self.key, from, i64::MIN);
+        Ok(newest.map(|(user_key, value)| visit(user_key, value)))
     }
 
     /// Opens a cursor on the entries under a prefix as they are now. It borrows nothing: the host may go on writing,
@@ -185,7 +215,7 @@ impl<'a> Source<'a, '_> {
     /// What is visible of `memory`, and of the tree unless memory is complete.
     fn open(&self, memory: GroupScan<'a>, complete: bool) -> Result<Scan<'a>> {
         let cursor = self.visible(memory, complete)?;
-        Ok(Scan { cursor, prefix_len: self.prefix.len(), started: false })
+        Ok(Scan(Walk::Merged(Box::new(Merged { cursor, prefix_len: self.prefix.len(), started: false }))))
     }
 
     /// As [`Source::open`], with expiries.

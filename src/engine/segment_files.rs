@@ -1,13 +1,15 @@
 //! A backend's local segment files: an unsynced cache of what the store holds, and the only copy of what it
 //! doesn't hold yet.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 
+use super::disk::{DiskBudget, DiskShare, LocalFile};
 use crate::base::checksum::Hasher;
 use crate::base::ids::SegmentId;
 use crate::io::files::{FileWriter, Files, ReadAt};
@@ -18,57 +20,6 @@ use crate::{Error, ErrorKind, Result};
 
 /// Bytes of one request when a whole file is read or fetched.
 const COPY_CHUNK_BYTES: u64 = 1 << 20;
-
-/// How much local disk all backends of a process may use.
-#[derive(Debug)]
-pub struct DiskBudget {
-    limit_bytes: u64,
-    used_bytes: AtomicU64,
-}
-
-impl DiskBudget {
-    /// A budget of `limit_bytes`, unused.
-    pub fn new(limit_bytes: u64) -> Self {
-        Self { limit_bytes, used_bytes: AtomicU64::new(0) }
-    }
-
-    fn take(&self, bytes: u64) -> Result<()> {
-        let used = self.used_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes;
-        if used > self.limit_bytes {
-            self.give_back(bytes);
-            return Err(Error::new(
-                ErrorKind::ResourceExhausted,
-                format!("local disk budget of {} bytes is used up", self.limit_bytes),
-            ));
-        }
-        Ok(())
-    }
-
-    fn give_back(&self, bytes: u64) {
-        self.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
-    }
-}
-
-/// A file that holds its share of the disk budget, and goes with its last user once it is obsolete.
-#[derive(Debug)]
-struct LocalFile {
-    path: PathBuf,
-    length_bytes: u64,
-    files: Arc<dyn Files>,
-    disk: Arc<DiskBudget>,
-    obsolete: AtomicBool,
-}
-
-impl Drop for LocalFile {
-    fn drop(&mut self) {
-        if self.obsolete.load(Ordering::Acquire) {
-            if let Err(error) = self.files.remove(&self.path) {
-                tracing::warn!(%error, "an obsolete segment file stays behind");
-            }
-            self.disk.give_back(self.length_bytes);
-        }
-    }
-}
 
 /// A segment's bytes, wherever they are: in a local file, or in the store until that file is there.
 #[derive(Debug)]
@@ -85,7 +36,7 @@ impl SegmentSource {
     pub fn mark_obsolete(&self) {
         self.obsolete.store(true, Ordering::Release);
         if let Some((_, file)) = self.local.get() {
-            file.obsolete.store(true, Ordering::Release);
+            file.mark_obsolete();
         }
     }
 
@@ -122,6 +73,8 @@ pub struct SegmentFiles {
     files: Arc<dyn Files>,
     disk: Arc<DiskBudget>,
     store: Arc<dyn Store>,
+    /// Finished files that belong to no version yet.
+    finished: Arc<Mutex<HashMap<PathBuf, DiskShare>>>,
 }
 
 impl SegmentFiles {
@@ -136,17 +89,18 @@ impl SegmentFiles {
         store: Arc<dyn Store>,
     ) -> Result<Self> {
         files.create_directory(&directory)?;
-        Ok(Self { directory, files, disk, store })
+        Ok(Self { directory, files, disk, store, finished: Arc::default() })
     }
 
-    /// Deletes every file but those of `keep`, which an earlier process may have left whole.
+    /// Deletes every file but those of `keep`, which an earlier process may have left whole, and those that
+    /// somebody in this process still reads.
     ///
     /// # Errors
     /// I/O errors.
     pub fn clean(&self, keep: &HashSet<SegmentId>) -> Result<()> {
         let keep: HashSet<PathBuf> = keep.iter().map(|id| self.path(*id)).collect();
         for (path, _) in self.files.list(&self.directory)? {
-            if !keep.contains(&path) {
+            if !keep.contains(&path) && !self.disk.is_in_use(&path) {
                 self.files.remove(&path)?;
             }
         }
@@ -164,34 +118,35 @@ impl SegmentFiles {
     pub fn create(&self, id: SegmentId) -> Result<Box<dyn FileWriter>> {
         let path = self.path(id);
         let inner = self.files.create(&path)?;
-        Ok(Box::new(BudgetedWriter { inner: Some(inner), files: self.clone(), path, written_bytes: 0 }))
+        let share = DiskShare::none(&self.disk);
+        Ok(Box::new(BudgetedWriter { inner: Some(inner), files: self.clone(), path, share }))
     }
 
     /// Gives up a finished file that belongs to no version. One that was only begun goes with its writer.
     pub fn discard(&self, id: SegmentId) {
         let path = self.path(id);
-        let Ok(file) = self.files.open(&path) else { return };
-        match self.files.remove(&path) {
-            Ok(()) => self.disk.give_back(file.len()),
-            Err(error) => tracing::warn!(%error, "a segment file that nobody needs stays behind"),
+        if let Err(error) = self.files.remove(&path) {
+            tracing::warn!(%error, "a segment file that nobody needs stays behind");
         }
+        self.finished.lock().remove(&path);
     }
 
     /// A segment that was just written here.
     ///
     /// # Errors
-    /// I/O errors.
+    /// I/O errors, with the file left to [`SegmentFiles::discard`].
     pub fn local(&self, meta: &SegmentMeta) -> Result<Arc<SegmentSource>> {
         let path = self.path(meta.id);
-        let source = SegmentSource {
+        let file = self.files.open(&path)?;
+        let share = self.finished.lock().remove(&path);
+        let share = share.ok_or_else(|| Error::internal(format!("{} wasn't written here", path.display())))?;
+        Ok(Arc::new(SegmentSource {
             name: path.display().to_string(),
             length_bytes: meta.length_bytes,
-            local: OnceLock::new(),
+            local: OnceLock::from((file, LocalFile::enter(path, self.files.clone(), share))),
             remote: None,
             obsolete: AtomicBool::new(false),
-        };
-        self.attach(&source, &path)?;
-        Ok(Arc::new(source))
+        }))
     }
 
     /// A segment that lies in the store, its file still to be fetched.
@@ -209,61 +164,40 @@ impl SegmentFiles {
     /// agree. True when it was fetched, false when it was reused or isn't needed.
     ///
     /// # Errors
-    /// Store and I/O errors; `Corruption` naming the object when its bytes aren't those of `meta`.
+    /// Store and I/O errors; `Corruption` naming the object when its bytes aren't those of `meta`. Nothing stays here
+    /// then.
     pub fn hydrate(&self, source: &SegmentSource, meta: &SegmentMeta, cancelled: &dyn Fn() -> bool) -> Result<bool> {
         let Some(object) = &source.remote else { return Ok(false) };
         if source.is_local() || source.obsolete.load(Ordering::Acquire) {
             return Ok(false);
         }
-        let path = self.path(meta.id);
-        if self.reusable(&path, meta) {
-            self.disk.take(meta.length_bytes)?;
-            self.attach(source, &path)?;
+        let mut share = DiskShare::none(&self.disk);
+        share.grow(meta.length_bytes)?;
+        // From here on nobody else deletes it.
+        let hold = LocalFile::enter(self.path(meta.id), self.files.clone(), share);
+        if let Some(file) = self.reusable(hold.path(), meta) {
+            attach(source, file, hold)?;
             return Ok(false);
         }
-        let partial = path.with_extension("part");
+        let partial = hold.path().with_extension("part");
         self.files.remove(&partial)?;
-        self.files.remove(&path)?;
-        let fetched = self.fetch(object.name(), meta, &partial, cancelled);
-        if let Err(error) = fetched {
-            self.files.remove(&partial)?;
-            return Err(error);
+        let fetched = self
+            .copy_object(object.name(), meta, &partial, cancelled)
+            .and_then(|()| self.files.rename(&partial, hold.path()))
+            .and_then(|()| self.files.open(hold.path()));
+        match fetched {
+            Ok(file) => attach(source, file, hold).map(|()| true),
+            Err(error) => {
+                let _ = self.files.remove(&partial);
+                Err(error)
+            }
         }
-        self.files.rename(&partial, &path)?;
-        self.attach(source, &path)?;
-        Ok(true)
     }
 
-    fn attach(&self, source: &SegmentSource, path: &Path) -> Result<()> {
-        let file = self.files.open(path)?;
-        let guard = LocalFile {
-            path: path.to_path_buf(),
-            length_bytes: source.length_bytes,
-            files: self.files.clone(),
-            disk: self.disk.clone(),
-            obsolete: AtomicBool::new(source.obsolete.load(Ordering::Acquire)),
-        };
-        if source.local.set((file, guard)).is_err() {
-            return Err(Error::internal(format!("segment file {} attached twice", path.display())));
-        }
-        if source.obsolete.load(Ordering::Acquire) {
-            source.mark_obsolete();
-        }
-        Ok(())
-    }
-
-    fn reusable(&self, path: &Path, meta: &SegmentMeta) -> bool {
-        let Ok(file) = self.files.open(path) else { return false };
-        file.len() == meta.length_bytes && hash_of(&*file).is_ok_and(|hash| hash == meta.hash)
-    }
-
-    fn fetch(&self, object: &str, meta: &SegmentMeta, to: &Path, cancelled: &dyn Fn() -> bool) -> Result<()> {
-        self.disk.take(meta.length_bytes)?;
-        let copied = self.copy_object(object, meta, to, cancelled);
-        if copied.is_err() {
-            self.disk.give_back(meta.length_bytes);
-        }
-        copied
+    fn reusable(&self, path: &Path, meta: &SegmentMeta) -> Option<Arc<dyn ReadAt>> {
+        let file = self.files.open(path).ok()?;
+        let same = file.len() == meta.length_bytes && hash_of(&*file).is_ok_and(|hash| hash == meta.hash);
+        same.then_some(file)
     }
 
     fn copy_object(&self, object: &str, meta: &SegmentMeta, to: &Path, cancelled: &dyn Fn() -> bool) -> Result<()> {
@@ -283,6 +217,16 @@ impl SegmentFiles {
         writer.finish(false)?;
         check_hash(object, meta, hasher.finish())
     }
+}
+
+fn attach(source: &SegmentSource, file: Arc<dyn ReadAt>, hold: LocalFile) -> Result<()> {
+    if source.local.set((file, hold)).is_err() {
+        return Err(Error::internal(format!("the file of `{}` was attached twice", source.name)));
+    }
+    if source.obsolete.load(Ordering::Acquire) {
+        source.mark_obsolete();
+    }
+    Ok(())
 }
 
 fn check_hash(name: &str, meta: &SegmentMeta, found: u64) -> Result<()> {
@@ -314,36 +258,33 @@ struct BudgetedWriter {
     inner: Option<Box<dyn FileWriter>>,
     files: SegmentFiles,
     path: PathBuf,
-    written_bytes: u64,
+    share: DiskShare,
 }
 
 impl FileWriter for BudgetedWriter {
     fn append(&mut self, bytes: &[u8]) -> Result<()> {
         let Some(inner) = &mut self.inner else { return Err(Error::internal("append to a finished segment file")) };
-        self.files.disk.take(bytes.len() as u64)?;
-        self.written_bytes += bytes.len() as u64;
+        self.share.grow(bytes.len() as u64)?;
         inner.append(bytes)
     }
 
     fn finish(mut self: Box<Self>, sync: bool) -> Result<()> {
-        match self.inner.take() {
-            Some(inner) => inner.finish(sync).inspect_err(|_| self.give_up()),
-            None => Err(Error::internal("segment file finished twice")),
+        let Some(inner) = self.inner.take() else { return Err(Error::internal("segment file finished twice")) };
+        if let Err(error) = inner.finish(sync) {
+            let _ = self.files.files.remove(&self.path);
+            return Err(error);
         }
-    }
-}
-
-impl BudgetedWriter {
-    fn give_up(&self) {
-        let _ = self.files.files.remove(&self.path);
-        self.files.disk.give_back(self.written_bytes);
+        let share = std::mem::replace(&mut self.share, DiskShare::none(&self.files.disk));
+        self.files.finished.lock().insert(self.path.clone(), share);
+        Ok(())
     }
 }
 
 impl Drop for BudgetedWriter {
     fn drop(&mut self) {
-        if self.inner.take().is_some() {
-            self.give_up();
+        if let Some(unfinished) = self.inner.take() {
+            drop(unfinished);
+            let _ = self.files.files.remove(&self.path);
         }
     }
 }

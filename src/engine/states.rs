@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::base::descriptor::{Layout, StateDescriptor};
 use crate::base::ids::StateId;
+use crate::base::key::KeyShape;
 use crate::base::limits::MAX_NAME_BYTES;
 use crate::base::merge_operator::{MergeOperator, MergeOperators};
 use crate::read::Shapes;
@@ -25,10 +26,32 @@ impl RawState {
     }
 }
 
+/// A state, and beside it what every operation on it asks for.
+#[derive(Debug, Clone)]
+pub struct Known {
+    pub id: StateId,
+    pub layout: Layout,
+    pub shape: KeyShape,
+    pub ttl_ms: Option<u64>,
+    pub descriptor: Arc<StateDescriptor>,
+}
+
+impl Known {
+    fn new(descriptor: StateDescriptor) -> Self {
+        Self {
+            id: descriptor.id(),
+            layout: descriptor.layout,
+            shape: descriptor.shape,
+            ttl_ms: descriptor.ttl_ms,
+            descriptor: Arc::new(descriptor),
+        }
+    }
+}
+
 /// What background work needs to know of the states: descriptors and operators as of one moment.
 #[derive(Debug, Clone, Default)]
 pub struct StateTable {
-    descriptors: Vec<Arc<StateDescriptor>>,
+    known: Vec<Known>,
     by_id: HashMap<StateId, u32>,
     operators: MergeOperators,
     shapes: Shapes,
@@ -60,8 +83,8 @@ impl StateTable {
         let index = match self.find(&descriptor)? {
             Some(index) => {
                 self.check_same(index, &descriptor)?;
-                if let Some(slot) = self.descriptors.get_mut(index as usize) {
-                    *slot = Arc::new(descriptor);
+                if let Some(slot) = self.known.get_mut(index as usize) {
+                    *slot = Known::new(descriptor);
                 }
                 index
             }
@@ -73,18 +96,18 @@ impl StateTable {
         Ok(RawState { id, index })
     }
 
-    /// The descriptor behind a token.
+    /// The state behind a token.
     #[inline]
-    pub fn get(&self, state: RawState) -> Result<&Arc<StateDescriptor>> {
-        match self.descriptors.get(state.index as usize) {
-            Some(descriptor) if self.by_id.get(&state.id) == Some(&state.index) => Ok(descriptor),
-            _ => Err(Error::invalid(format!("state token {:08x} belongs to another backend", state.id.0))),
+    pub fn get(&self, state: RawState) -> Result<&Known> {
+        match self.known.get(state.index as usize) {
+            Some(known) if known.id == state.id => Ok(known),
+            _ => Err(foreign_token(state)),
         }
     }
 
     /// All descriptors, in order of registration.
-    pub fn descriptors(&self) -> &[Arc<StateDescriptor>] {
-        &self.descriptors
+    pub fn descriptors(&self) -> impl Iterator<Item = &StateDescriptor> {
+        self.known.iter().map(|known| &*known.descriptor)
     }
 
     /// The registered merge operators.
@@ -99,7 +122,7 @@ impl StateTable {
 
     fn find(&self, descriptor: &StateDescriptor) -> Result<Option<u32>> {
         let Some(index) = self.by_id.get(&descriptor.id()) else { return Ok(None) };
-        match self.descriptors.get(*index as usize) {
+        match self.known.get(*index as usize).map(|known| &known.descriptor) {
             Some(known) if known.name == descriptor.name => Ok(Some(*index)),
             Some(known) => Err(Error::invalid(format!(
                 "states `{}` and `{}` have the same id {:08x}: rename one",
@@ -112,17 +135,17 @@ impl StateTable {
     }
 
     fn add(&mut self, descriptor: StateDescriptor) -> Result<u32> {
-        let index = u32::try_from(self.descriptors.len())
+        let index = u32::try_from(self.known.len())
             .map_err(|_| Error::new(ErrorKind::ResourceExhausted, "more than 2^32 states"))?;
         self.by_id.insert(descriptor.id(), index);
         self.shapes.insert(descriptor.id(), descriptor.shape, descriptor.layout);
-        self.descriptors.push(Arc::new(descriptor));
+        self.known.push(Known::new(descriptor));
         Ok(index)
     }
 
     /// A state may come back with another TTL; everything else decides how its bytes are read.
     fn check_same(&self, index: u32, new: &StateDescriptor) -> Result<()> {
-        let Some(old) = self.descriptors.get(index as usize) else {
+        let Some(old) = self.known.get(index as usize).map(|known| &known.descriptor) else {
             return Err(Error::internal("state table index out of range"));
         };
         let comparable = StateDescriptor { ttl_ms: old.ttl_ms, ..new.clone() };
@@ -131,6 +154,11 @@ impl StateTable {
         }
         Err(Error::invalid(format!("state `{}` is {}, registered again as {}", old.name, describe(old), describe(new))))
     }
+}
+
+#[cold]
+fn foreign_token(state: RawState) -> Error {
+    Error::invalid(format!("state token {:08x} belongs to another backend", state.id.0))
 }
 
 fn describe(d: &StateDescriptor) -> String {

@@ -206,7 +206,8 @@ fn put_state(out: &mut Vec<u8>, state: &StateDescriptor) {
     }
     state.codecs.iter().for_each(|codec| put_bytes(out, codec.as_bytes()));
     // A time to live of u64::MAX never ends, as none does.
-    put_varint(out, state.ttl_ms.and_then(|ms| ms.checked_add(1)).unwrap_or(0));
+    // The longest that there is is as good as a millisecond less; none is something else.
+    put_varint(out, state.ttl_ms.map_or(0, |ms| ms.saturating_add(1)));
     out.push(u8::from(state.merge_operator.is_some()));
     if let Some(operator) = &state.merge_operator {
         put_bytes(out, operator.as_bytes());

@@ -8,8 +8,6 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, btree_map};
 use std::ops::Bound;
 
-use smallvec::SmallVec;
-
 use crate::base::checksum;
 use crate::base::cursor::Direction;
 use crate::base::ids::Sequence;
@@ -18,13 +16,13 @@ use crate::cache::budget::{Budget, Purpose, Reservation};
 use super::index::ShardedIndex;
 use super::location::{Location, Slot};
 use super::log::Log;
+use super::user_key::UserKey;
 
 /// Members up to which a group is a vector.
 const SMALL_MEMBERS: usize = 32;
 /// The accounts of small allocations are settled with the budget in steps of this many bytes.
 const SETTLE_BYTES: u64 = 64 << 10;
 
-pub(super) type UserKey = SmallVec<[u8; 16]>;
 /// The members of a large group.
 pub(super) type Tree = BTreeMap<UserKey, Cell<Slot>>;
 
@@ -70,7 +68,7 @@ impl Members {
     pub(super) fn find(&self, log: &Log, user_key: &[u8]) -> Option<&Cell<Slot>> {
         match self {
             Self::Small(members) => search(members, log, user_key).ok().map(|at| &members[at].slot),
-            Self::Large(tree) => tree.get(user_key),
+            Self::Large(tree) => tree.get(&UserKey::new(user_key)),
         }
     }
 
@@ -84,13 +82,13 @@ impl Members {
                 return self.member_bytes(user_key);
             }
             Self::Small(members) => {
-                let keyed = |m: &Member| (UserKey::from_slice(log.user_key(m.slot.get().location())), m.slot.clone());
+                let keyed = |m: &Member| (UserKey::new(log.user_key(m.slot.get().location())), m.slot.clone());
                 let mut tree: Tree = members.iter().map(keyed).collect();
-                tree.insert(UserKey::from_slice(user_key), slot);
+                tree.insert(UserKey::new(user_key), slot);
                 *self = Self::Large(tree);
             }
             Self::Large(tree) => {
-                tree.insert(UserKey::from_slice(user_key), slot);
+                tree.insert(UserKey::new(user_key), slot);
             }
         }
         self.member_bytes(user_key)
@@ -99,7 +97,7 @@ impl Members {
     fn remove(&mut self, log: &Log, user_key: &[u8]) -> Option<Slot> {
         match self {
             Self::Small(members) => search(members, log, user_key).ok().map(|at| members.remove(at).slot.get()),
-            Self::Large(tree) => tree.remove(user_key).map(Cell::into_inner),
+            Self::Large(tree) => tree.remove(&UserKey::new(user_key)).map(Cell::into_inner),
         }
     }
 
@@ -107,7 +105,7 @@ impl Members {
     fn member_bytes(&self, user_key: &[u8]) -> u64 {
         match self {
             Self::Small(_) => size_of::<Member>() as u64,
-            Self::Large(_) => 48 + if user_key.len() > 16 { user_key.len() as u64 } else { 0 },
+            Self::Large(_) => 72 + UserKey::new(user_key).heap_bytes(),
         }
     }
 
@@ -132,7 +130,7 @@ impl Members {
                 };
                 MemberIter::Small(members.get(start..end).unwrap_or_default().iter())
             }
-            Self::Large(tree) => MemberIter::Large(tree.range::<[u8], _>((from, to))),
+            Self::Large(tree) => MemberIter::Large(tree.range((from.map(UserKey::new), to.map(UserKey::new)))),
         }
     }
 }
@@ -145,6 +143,7 @@ pub(super) enum MemberIter<'a> {
 }
 
 impl<'a> MemberIter<'a> {
+    #[inline]
     pub(super) fn step(&mut self, direction: Direction) -> Option<&'a Cell<Slot>> {
         match (self, direction) {
             (Self::Small(iter), Direction::Forward) => iter.next().map(|m| &m.slot),

@@ -75,6 +75,15 @@ impl Header {
         put_word(fixed, 16, self.sequence);
     }
 
+    /// The key of the record at `at`, whose header isn't asked for anything else.
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "halves of a word")]
+    pub(super) fn key_at(bytes: &[u8], at: usize) -> &[u8] {
+        let word = word(bytes, at);
+        Self { key_len: word as u32, meta: (word >> 32) as u32, value_len: 0, room: 0, sequence: 0 }.key(bytes, at)
+    }
+
+    #[inline]
     fn flag(&self, flag: u32) -> bool {
         self.meta >> FLAG_SHIFT & flag != 0
     }
@@ -94,6 +103,7 @@ impl Header {
         }
     }
 
+    #[inline]
     pub(super) fn set_kind(&mut self, kind: Kind) {
         self.meta = self.meta & !7 | kind as u32;
     }
@@ -119,6 +129,7 @@ impl Header {
         self.flag(GROUPED)
     }
 
+    #[inline]
     pub(super) fn user_key_len(&self) -> usize {
         (self.meta >> USER_KEY_SHIFT) as usize
     }
@@ -146,6 +157,7 @@ impl Header {
     }
 
     /// The part of the key that says where in its group the record stands.
+    #[inline]
     pub(super) fn user_key<'a>(&self, bytes: &'a [u8], at: usize) -> &'a [u8] {
         let key = self.key(bytes, at);
         &key[key.len() - self.user_key_len()..]
@@ -162,6 +174,7 @@ impl Header {
         if self.flag(EXPIRY) { word(bytes, at + FIXED_BYTES).cast_signed() } else { NEVER }
     }
 
+    #[inline]
     pub(super) fn set_expiry(&self, bytes: &mut [u8], at: usize, expiry: ExpiryMs) {
         debug_assert!(self.flag(EXPIRY) || expiry == NEVER);
         if self.flag(EXPIRY) {

@@ -93,6 +93,7 @@ impl Log {
         }
     }
 
+    #[inline]
     pub(super) fn pages_taken(&self) -> u64 {
         self.pages_taken
     }
@@ -108,7 +109,7 @@ impl Log {
 
     /// The bytes of the page in which `location` lies.
     #[inline]
-    fn bytes(&self, location: Location) -> &[u8] {
+    pub(super) fn bytes(&self, location: Location) -> &[u8] {
         let entry = self.table[location.page()];
         self.containers[entry.container as usize].pages()[entry.index as usize].bytes()
     }
@@ -127,10 +128,10 @@ impl Log {
     /// True when the record at `location` has `key`.
     #[inline]
     pub(super) fn key_is(&self, location: Location, key: &[u8]) -> bool {
-        let (bytes, at) = (self.bytes(location), location.offset());
-        Header::read(bytes, at).key(bytes, at) == key
+        Header::key_at(self.bytes(location), location.offset()) == key
     }
 
+    #[inline]
     pub(super) fn user_key(&self, location: Location) -> &[u8] {
         let (bytes, at) = (self.bytes(location), location.offset());
         Header::read(bytes, at).user_key(bytes, at)

@@ -40,7 +40,12 @@ pub enum Probe {
 
 /// Where a value lies in memory, until the next write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ValueAt(pub(super) Location);
+pub struct ValueAt {
+    pub(super) location: Location,
+    /// Bytes from the record's beginning.
+    pub(super) skip: usize,
+    pub(super) len: usize,
+}
 
 /// What the operands in memory apply to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

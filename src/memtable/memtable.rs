@@ -8,7 +8,7 @@ use crate::base::ids::Sequence;
 use crate::cache::budget::Budget;
 
 use super::evict::Evictable;
-use super::group::{Groups, Tree, UserKey};
+use super::group::{Groups, Tree};
 use super::index::ShardedIndex;
 use super::key::MemKey;
 use super::location::{Location, MAX_PAGE_BYTES};
@@ -116,7 +116,7 @@ pub struct Memtable {
     /// Groups that were made without members, oldest first; some have got members since.
     pub(super) noted_empty: VecDeque<u32>,
     /// Groups that keep members for views only, and how far they have been tidied since.
-    pub(super) retaining: Vec<(u32, Option<UserKey>)>,
+    pub(super) retaining: Vec<(u32, Option<Vec<u8>>)>,
     pub(super) scratch: Vec<u8>,
     pub(super) scratch_locations: Vec<Location>,
     pub(super) trash: Trash,
@@ -293,9 +293,16 @@ impl Memtable {
     /// True when the record may be changed where it lies: nobody but the present sees it.
     #[inline]
     pub(super) fn is_mutable(&self, location: Location, sequence: Sequence) -> bool {
-        (sequence == self.current || self.views.is_empty()) && self.log.is_open(location)
+        self.is_unseen(sequence) && self.log.is_open(location)
     }
 
+    /// True when no view sees a record of this sequence.
+    #[inline]
+    pub(super) fn is_unseen(&self, sequence: Sequence) -> bool {
+        sequence == self.current || self.views.is_empty()
+    }
+
+    #[inline]
     pub(super) fn is_hidden(&self, place: Place, sequence: Sequence) -> bool {
         matches!(place, Place::Member(id) if self.groups.get(id).hides(sequence))
     }

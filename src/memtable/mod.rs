@@ -53,6 +53,7 @@ mod prefix_delete;
 mod read;
 mod scan;
 mod sealed;
+mod user_key;
 mod write;
 
 #[cfg(test)]
@@ -63,5 +64,5 @@ mod replay_tests;
 pub use key::{Below, MemKey};
 pub use lookup::{Base, GroupInfo, Lookup, OperandChain, Probe, ValueAt};
 pub use memtable::{Memtable, MemtableConfig, MemtableStats, Trash, ViewId};
-pub use scan::{ALL_USER_KEYS, GroupScan, UserKeyBounds};
+pub use scan::{ALL_USER_KEYS, GroupScan, GroupValues, UserKeyBounds};
 pub use sealed::{EpochCursor, SealedEpoch};

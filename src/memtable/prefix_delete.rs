@@ -11,7 +11,7 @@ use crate::base::cursor::Direction;
 use crate::base::descriptor::Layout;
 use crate::base::record::{Kind, NEVER};
 
-use super::group::{Members, Tombstone, UserKey};
+use super::group::{Members, Tombstone};
 use super::key::{Below, MemKey};
 use super::layout::NewRecord;
 use super::location::Location;
@@ -190,7 +190,7 @@ impl Memtable {
         let members = &self.groups.get(id).members;
         let start = from.as_ref().map_or(Bound::Unbounded, |key| Bound::Excluded(key.as_slice()));
         let mut iter = members.range(&self.log, start, Bound::Unbounded);
-        let mut hidden: Vec<UserKey> = Vec::new();
+        let mut hidden: Vec<Vec<u8>> = Vec::new();
         let mut last = None;
         for _ in 0..count {
             let Some(slot) = iter.step(Direction::Forward) else {
@@ -198,7 +198,7 @@ impl Memtable {
                 break;
             };
             let location = slot.get().location();
-            let user_key = UserKey::from_slice(self.log.user_key(location));
+            let user_key = self.log.user_key(location).to_vec();
             if self.groups.get(id).hides(self.log.header(location).sequence) {
                 hidden.push(user_key.clone());
             }

@@ -8,6 +8,7 @@ use crate::base::record::Kind;
 
 use super::group::Group;
 use super::key::MemKey;
+use super::layout::Header;
 use super::location::{Location, Slot};
 use super::log::Previous;
 use super::lookup::{Base, GroupInfo, Lookup, OperandChain, Probe, ValueAt};
@@ -62,9 +63,10 @@ impl Memtable {
         let Some(slot) = found else { return Probe::Unknown };
         self.touch(slot);
         let location = slot.get().location();
-        let header = self.log.header(location);
+        let (bytes, at) = (self.log.bytes(location), location.offset());
+        let header = Header::read(bytes, at);
         match header.kind() {
-            Kind::Put => Probe::Value { at: ValueAt(location), expiry: self.log.record(location).expiry },
+            Kind::Put => Probe::Value { at: value_at(location, &header), expiry: header.expiry(bytes, at) },
             Kind::Delete => Probe::Absent,
             Kind::Merge if header.sequence <= self.adopted => Probe::Unknown,
             Kind::Merge => Probe::Operands,
@@ -83,7 +85,8 @@ impl Memtable {
         let location = slot.get().location();
         match self.resolve(location, Some(group), now) {
             Lookup::Record(record) if record.kind == Kind::Put => {
-                Probe::Value { at: ValueAt(location), expiry: record.expiry }
+                // Where the present sees a put, it is the newest record.
+                Probe::Value { at: value_at(location, &self.log.header(location)), expiry: record.expiry }
             }
             Lookup::Record(_) | Lookup::Absent => Probe::Absent,
             Lookup::Operands(_) => Probe::Operands,
@@ -101,7 +104,8 @@ impl Memtable {
     #[inline]
     #[must_use]
     pub fn value(&self, at: ValueAt) -> &[u8] {
-        self.log.record(at.0).value
+        let start = at.location.offset() + at.skip;
+        &self.log.bytes(at.location)[start..start + at.len]
     }
 
     /// What memory says about `key` as of `view`; [`Lookup::Unknown`] refers to the version that was
@@ -251,4 +255,9 @@ impl Memtable {
         };
         OperandChain { newest_first, base }
     }
+}
+
+#[inline]
+fn value_at(location: Location, header: &Header) -> ValueAt {
+    ValueAt { location, skip: header.value_offset(), len: header.value_len as usize }
 }

@@ -7,9 +7,10 @@ use smallvec::SmallVec;
 use crate::Result;
 use crate::base::cursor::{Direction, RecordCursor};
 use crate::base::ids::Sequence;
-use crate::base::record::Record;
+use crate::base::record::{Kind, Record};
 
 use super::group::{Group, MemberIter};
+use super::layout::Header;
 use super::location::Location;
 use super::lookup::{Base, Lookup};
 use super::memtable::{Memtable, Sight, ViewId};
@@ -31,6 +32,8 @@ pub struct GroupScan<'a> {
     sight: Sight,
     direction: Direction,
     complete: bool,
+    /// Sequence of the newest prefix delete, 0 for none.
+    buried_at: Sequence,
     /// Records of the current key that are still to come, next one last.
     pending: SmallVec<[Record<'a>; 2]>,
 }
@@ -57,14 +60,87 @@ impl Memtable {
         self.scan_as(prefix, bounds, direction, sight)
     }
 
+    /// As [`Memtable::scan`], but over values only, and `None` unless memory knows all of them: the group is
+    /// complete, or `alone` says that there is nothing below. The operands of merges aren't folded here: for states
+    /// that have none.
+    #[inline]
+    #[must_use]
+    pub fn values(
+        &self,
+        prefix: &[u8],
+        bounds: UserKeyBounds<'_>,
+        direction: Direction,
+        now_ms: i64,
+        alone: bool,
+    ) -> Option<GroupValues<'_>> {
+        let group = self.groups.find(prefix).map(|id| self.groups.get(id));
+        let known = alone || group.is_some_and(|group| group.complete_at(self.now().sequence));
+        known.then(|| self.values_of(group, bounds, direction, now_ms))
+    }
+
+    /// The newest value of the group of `prefix` in memory whose user key is at or after `from`, and its user key.
+    #[inline]
+    #[must_use]
+    pub fn newest(&self, prefix: &[u8], from: &[u8], now_ms: i64) -> Option<(&[u8], &[u8])> {
+        let group = self.groups.get(self.groups.find(prefix)?);
+        let bounds = (Bound::Included(from), Bound::Unbounded);
+        self.values_of(Some(group), bounds, Direction::Backward, now_ms).next()
+    }
+
+    fn values_of<'a>(
+        &'a self,
+        group: Option<&'a Group>,
+        bounds: UserKeyBounds<'_>,
+        direction: Direction,
+        now_ms: i64,
+    ) -> GroupValues<'a> {
+        let (members, buried_at) = match group {
+            Some(group) if !are_crossed(bounds) => {
+                (Some(group.members.range(&self.log, bounds.0, bounds.1)), self.buried_at(Some(group), self.now()))
+            }
+            _ => (None, 0),
+        };
+        GroupValues { memtable: self, members, direction, buried_at, now_ms }
+    }
+
     fn scan_as(&self, prefix: &[u8], bounds: UserKeyBounds<'_>, direction: Direction, sight: Sight) -> GroupScan<'_> {
         let group = self.groups.find(prefix).map(|id| self.groups.get(id));
         let members = group.filter(|_| !are_crossed(bounds)).map(|g| g.members.range(&self.log, bounds.0, bounds.1));
         let complete = group.is_some_and(|group| group.complete_at(sight.sequence));
-        let mut scan =
-            GroupScan { memtable: self, group, members, sight, direction, complete, pending: SmallVec::new() };
+        let (buried_at, pending) = (self.buried_at(group, sight), SmallVec::new());
+        let mut scan = GroupScan { memtable: self, group, members, sight, direction, complete, buried_at, pending };
         scan.settle();
         scan
+    }
+}
+
+/// Walks over the values of a group of which memory knows everything.
+#[derive(Debug)]
+pub struct GroupValues<'a> {
+    memtable: &'a Memtable,
+    members: Option<MemberIter<'a>>,
+    direction: Direction,
+    buried_at: Sequence,
+    now_ms: i64,
+}
+
+impl<'a> Iterator for GroupValues<'a> {
+    /// User key and value.
+    type Item = (&'a [u8], &'a [u8]);
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            let slot = self.members.as_mut()?.step(self.direction)?;
+            self.memtable.touch(slot);
+            let location = slot.get().location();
+            let (bytes, at) = (self.memtable.log.bytes(location), location.offset());
+            let header = Header::read(bytes, at);
+            let is_there = header.kind() == Kind::Put && header.sequence >= self.buried_at;
+            if is_there && header.expiry(bytes, at) > self.now_ms {
+                return Some((header.user_key(bytes, at), header.value(bytes, at)));
+            }
+        }
     }
 }
 
@@ -89,7 +165,7 @@ impl GroupScan<'_> {
     /// prefix and is older is gone.
     #[must_use]
     pub fn prefix_delete(&self) -> Sequence {
-        self.memtable.buried_at(self.group, self.sight)
+        self.buried_at
     }
 
     /// Finds the next member that shows something.

@@ -149,8 +149,8 @@ impl Memtable {
     ) -> Result<()> {
         let mut header = self.log.header(location);
         let (current, len) = (self.current, write.value[0].len() + write.value[1].len());
-        let mutable = self.is_mutable(location, header.sequence) && !self.is_hidden(place, header.sequence);
-        if mutable
+        let unseen = self.is_unseen(header.sequence) && !self.is_hidden(place, header.sequence);
+        if unseen
             && len <= header.room as usize
             && (write.expiry == NEVER || header.has_expiry())
             && let Some((bytes, at)) = self.log.open_record(location)

@@ -2,6 +2,8 @@
 //! test moves, and an environment whose background work the test steps.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
+pub mod rig;
+
 use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;

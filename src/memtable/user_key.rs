@@ -1,0 +1,75 @@
+//! User keys as large groups hold them.
+
+use std::cmp::Ordering;
+
+use smallvec::SmallVec;
+
+/// Bytes of a key that are compared as numbers.
+const HEAD_BYTES: usize = 15;
+
+/// A user key whose first bytes are compared as two numbers, which decides nearly every comparison.
+///
+/// The head is the first 15 bytes, zeros behind, then the key's length, 16 for all that are longer: so keys that
+/// only differ in zeros at their end differ in the head too, the shorter one first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct UserKey {
+    head: [u64; 2],
+    rest: SmallVec<[u8; 16]>,
+}
+
+impl UserKey {
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "at most 16")]
+    pub(super) fn new(bytes: &[u8]) -> Self {
+        let len = bytes.len().min(HEAD_BYTES);
+        let mut head = [0; 16];
+        head[..len].copy_from_slice(&bytes[..len]);
+        head[HEAD_BYTES] = bytes.len().min(HEAD_BYTES + 1) as u8;
+        let head = u128::from_be_bytes(head);
+        Self { head: [(head >> 64) as u64, head as u64], rest: SmallVec::from_slice(&bytes[len..]) }
+    }
+
+    /// Bytes that it has on the heap.
+    pub(super) fn heap_bytes(&self) -> u64 {
+        if self.rest.spilled() { self.rest.len() as u64 } else { 0 }
+    }
+}
+
+impl Ord for UserKey {
+    #[inline]
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.head.cmp(&other.head).then_with(|| self.rest.cmp(&other.rest))
+    }
+}
+
+impl PartialOrd for UserKey {
+    #[inline]
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn order_is_that_of_the_bytes() {
+        let mut keys: Vec<Vec<u8>> = vec![vec![]];
+        for len in [1, 7, 8, 9, 14, 15, 16, 17, 30, 31, 32, 40] {
+            for fill in [0, 1, 0xFF] {
+                for last in [0, 1, 0xFF] {
+                    let mut key = vec![fill; len];
+                    key[len - 1] = last;
+                    keys.push(key);
+                }
+            }
+        }
+        for a in &keys {
+            for b in &keys {
+                assert_eq!(UserKey::new(a).cmp(&UserKey::new(b)), a.cmp(b), "{a:?} {b:?}");
+                assert_eq!(UserKey::new(a) == UserKey::new(b), a == b);
+            }
+        }
+    }
+}
