@@ -9,6 +9,7 @@
 
 mod backend;
 mod background;
+mod bring_in;
 mod checkpoints;
 mod disk;
 mod environment;

@@ -10,7 +10,7 @@ use crate::base::cursor::{Direction, RecordCursor};
 use crate::base::descriptor::Layout;
 use crate::base::key::{KeyParts, KeyRange, prefix_end};
 use crate::base::key_group::KeyGroup;
-use crate::memtable::{GroupValues, UserKeyBounds, ViewId};
+use crate::memtable::{ALL_USER_KEYS, GroupScan, GroupValues, UserKeyBounds, ViewId};
 use crate::read::Tree;
 use crate::read::{MergeCursor, PrefixDeletes, Resolver, VisibleCursor};
 use crate::{Error, Result};
@@ -138,12 +138,15 @@ impl Backend {
         self.shared.check()?;
         let encoded = self.encode_scan(state, prefix)?;
         let now_ms = self.scan_time(encoded);
+        self.resolver.now_ms = now_ms;
         // States with groups have no merges.
         let alone = self.tree.version().is_empty();
+        if bounds == ALL_USER_KEYS && !alone {
+            self.bring_in()?;
+        }
         if let Some(values) = self.memtable.values(&self.key, bounds, direction, now_ms, alone) {
             return Ok(Scan(Walk::Memory(values)));
         }
-        self.resolver.now_ms = now_ms;
         let memory = self.memtable.scan(&self.key, bounds, direction);
         let complete = memory.is_complete();
         let source = Source { prefix: &self.key, bounds, direction, tree: &self.tree, resolver: &self.resolver };
@@ -200,17 +203,23 @@ impl Backend {
 }
 
 /// Memory and tree under one prefix.
-struct Source<'a, 'b> {
-    prefix: &'a [u8],
-    bounds: UserKeyBounds<'b>,
-    direction: Direction,
-    tree: &'a Tree,
-    resolver: &'a Resolver,
+pub(super) struct Source<'a, 'b> {
+    pub prefix: &'a [u8],
+    pub bounds: UserKeyBounds<'b>,
+    pub direction: Direction,
+    pub tree: &'a Tree,
+    pub resolver: &'a Resolver,
 }
 
 impl<'a> Source<'a, '_> {
     /// What is visible of `memory`, and of the tree unless memory is complete.
-    fn open(&self, memory: crate::memtable::GroupScan<'a>, complete: bool) -> Result<Scan<'a>> {
+    fn open(&self, memory: GroupScan<'a>, complete: bool) -> Result<Scan<'a>> {
+        let cursor = self.visible(memory, complete)?;
+        Ok(Scan(Walk::Merged(Box::new(Merged { cursor, prefix_len: self.prefix.len(), started: false }))))
+    }
+
+    /// As [`Source::open`], with expiries.
+    pub fn visible(&self, memory: GroupScan<'a>, complete: bool) -> Result<VisibleCursor<'a>> {
         let buried = memory.prefix_delete();
         let mut sources: Vec<Box<dyn RecordCursor + 'a>> = vec![Box::new(memory)];
         let mut deleted = buried;
@@ -222,8 +231,8 @@ impl<'a> Source<'a, '_> {
             }
         }
         let merged = MergeCursor::new(sources, self.direction);
-        let cursor = VisibleCursor::new(merged, self.direction, self.resolver.clone(), PrefixDeletes::Known(deleted));
-        Ok(Scan(Walk::Merged(Box::new(Merged { cursor, prefix_len: self.prefix.len(), started: false }))))
+        let deleted = PrefixDeletes::Known(deleted);
+        Ok(VisibleCursor::new(merged, self.direction, self.resolver.clone(), deleted))
     }
 }
 

@@ -18,6 +18,9 @@ use super::lookup::Lookup;
 use super::memtable::{Memtable, Place};
 use super::page::Memory;
 
+/// Prefixes that are known to be empty at a time: a put of one usually follows at once.
+const NOTED_EMPTY: usize = 64;
+
 /// A clean container and how far its eviction has come.
 #[derive(Debug)]
 pub(super) struct Evictable {
@@ -72,8 +75,11 @@ impl Memtable {
         done
     }
 
-    /// Gives the free pages back to the budget.
+    /// Gives the free pages back to the budget, and forgets which prefixes are empty.
     pub fn release_pool(&mut self) {
+        while let Some(id) = self.noted_empty.pop_front() {
+            self.group_shrank(id);
+        }
         self.log.pool.clear();
     }
 
@@ -276,13 +282,13 @@ impl Memtable {
 
     /// Tells that every entry that lives under `prefix` in the version adopted at `read_at` has been
     /// promoted or is in memory, with no eviction in between: scans and misses of the group then stay
-    /// in memory. Ignored when memory has no such group, when a member has operands that are not folded, or
-    /// when another version has been adopted.
+    /// in memory. Ignored when a member has operands that are not folded, or when another version has been adopted.
+    /// That nothing lives under a prefix is known only for a while, but long enough for a put that follows.
     pub fn mark_complete(&mut self, prefix: &[u8], read_at: Sequence) {
         if read_at != self.adopted {
             return;
         }
-        let Some(id) = self.groups.find(prefix) else { return };
+        let id = self.groups.find(prefix).unwrap_or_else(|| self.note_empty(prefix));
         // Operands rest on a value below: no group that holds some is complete.
         let mut members = self.groups.get(id).members.all(&self.log);
         while let Some(slot) = members.step(Direction::Forward) {
@@ -295,5 +301,17 @@ impl Memtable {
         if !group.complete_at(current) {
             group.complete_since = current;
         }
+    }
+
+    /// Makes a group without members, and gives up the oldest one that has stayed so.
+    fn note_empty(&mut self, prefix: &[u8]) -> u32 {
+        if self.noted_empty.len() >= NOTED_EMPTY
+            && let Some(oldest) = self.noted_empty.pop_front()
+        {
+            self.group_shrank(oldest);
+        }
+        let id = self.groups.create(prefix);
+        self.noted_empty.push_back(id);
+        id
     }
 }

@@ -113,6 +113,8 @@ pub struct Memtable {
     pub(super) memo: AbsentMemo,
     /// Groups that may have become empty, to be looked at once what emptied them is adopted.
     pub(super) emptied: VecDeque<u32>,
+    /// Groups that were made without members, oldest first; some have got members since.
+    pub(super) noted_empty: VecDeque<u32>,
     /// Groups that keep members for views only, and how far they have been tidied since.
     pub(super) retaining: Vec<(u32, Option<Vec<u8>>)>,
     pub(super) scratch: Vec<u8>,
@@ -145,6 +147,7 @@ impl Memtable {
             next_view: 1,
             memo: AbsentMemo::default(),
             emptied: VecDeque::new(),
+            noted_empty: VecDeque::new(),
             retaining: Vec::new(),
             scratch: Vec::new(),
             scratch_locations: Vec::new(),

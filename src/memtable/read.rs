@@ -94,6 +94,12 @@ impl Memtable {
         }
     }
 
+    /// True when memory says what `key` is now, so that nobody has to look below for it.
+    #[must_use]
+    pub fn holds(&self, key: MemKey<'_>) -> bool {
+        !matches!(self.lookup(key), Lookup::Unknown)
+    }
+
     /// The value that [`Memtable::probe`] found, nothing written since.
     #[inline]
     #[must_use]
