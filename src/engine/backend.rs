@@ -375,16 +375,18 @@ impl Backend {
                 Ok(())
             }
             Pressure::Full => {
-                let (waiting, cause) = {
-                    let current = self.shared.current.lock();
-                    (current.queue.len(), current.flush_error.clone())
-                };
-                let cause = cause.map_or_else(String::new, |error| format!("; the last flush failed: {error}"));
-                Err(Error::new(
-                    ErrorKind::Backpressure,
-                    format!("{:?}: memory is full of {waiting} epochs that wait for flushing{cause}", self.shared),
-                ))
+                Err(Error::new(ErrorKind::Backpressure, format!("{:?}: {}", self.shared, self.why_full())))
             }
+        }
+    }
+
+    /// What memory is full of, and why that isn't flushed.
+    pub(super) fn why_full(&self) -> String {
+        let current = self.shared.current.lock();
+        let waiting = current.queue.len();
+        match &current.flush_error {
+            None => format!("memory is full of {waiting} epochs that wait for flushing"),
+            Some(error) => format!("memory is full of {waiting} epochs; the last flush failed: {error}"),
         }
     }
 

@@ -303,6 +303,6 @@ impl Backend {
         if self.memtable.dirty_bytes() > 0 {
             self.freeze(None);
         }
-        Err(error.clone().context(format!("{:?}: nothing left to evict, flushing is behind", self.shared)))
+        Err(error.clone().context(format!("{:?}: {}", self.shared, self.why_full())))
     }
 }
