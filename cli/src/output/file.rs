@@ -54,7 +54,8 @@ impl OutputFile {
         match std::fs::metadata(path) {
             Ok(meta) if meta.is_dir() => Err(Failure::usage(format!("the output {} is a folder", path.display()))),
             Ok(meta) if meta.len() > 0 => Err(Failure::usage(format!(
-                "the output {} exists and isn't empty: use --resume to go on with its job, or name another file",
+                "the output {} exists and isn't empty: go on with the job that wrote it by --resume; where no checkpoint of that job \
+                 says what it has written, empty the file or name another one",
                 path.display()
             ))),
             Ok(_) => Ok(()),
