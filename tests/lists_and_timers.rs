@@ -215,3 +215,33 @@ fn a_deleted_timer_never_pops_and_uncovers_the_next() {
     }
     assert_eq!(popped, 10 + 20 + 1);
 }
+
+#[test]
+fn many_timers_at_one_time_pop_in_order_when_memory_has_let_go_of_them() {
+    let world = World::new(tiny());
+    let mut b = single(&world);
+    let mut timers = b.timers::<u64, ()>("timers").unwrap();
+    for key in 0..3000_u64 {
+        timers.register(&mut b, TimeDomain::Event, &key, 5).unwrap();
+        if key % 500 == 0 {
+            world.executor.run_until_idle();
+            b.poll().unwrap();
+        }
+    }
+    let ticket = b.checkpoint(1, CheckpointKind::Incremental, b"").unwrap();
+    world.executor.run_until_idle();
+    ticket.wait(Duration::ZERO).unwrap();
+    let mut popped = 0;
+    while let Some(timer) = timers.pop_until(&mut b, TimeDomain::Event, 5).unwrap() {
+        assert_eq!(timer.timestamp_ms, 5);
+        popped += 1;
+        // One before those that wait: it is next in its group, and the others aren't lost.
+        if popped == 1000 {
+            timers.register(&mut b, TimeDomain::Event, &0, 4).unwrap();
+            let earlier = timers.pop_until(&mut b, TimeDomain::Event, 5).unwrap().unwrap();
+            assert_eq!((earlier.timestamp_ms, earlier.key), (4, 0));
+        }
+    }
+    assert_eq!(popped, 3000);
+    assert_eq!(timers.next_timestamp(&mut b, TimeDomain::Event).unwrap(), None);
+}

@@ -90,7 +90,7 @@ impl Located {
     }
 
     #[inline]
-    fn parts(&self) -> KeyParts<'_> {
+    pub(super) fn parts(&self) -> KeyParts<'_> {
         KeyParts {
             group: self.group,
             key: self.key(),

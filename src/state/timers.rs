@@ -11,6 +11,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::marker::PhantomData;
 use std::ops::Bound;
 
+use smallvec::SmallVec;
+
 use super::access::{Handle, Located};
 use super::address::Address;
 use super::codec::{Codec, take_part, undecodable};
@@ -105,7 +107,7 @@ impl<K: Codec, N: Codec> TimerService<K, N> {
         let timer = locate::<K, N>(backend, domain, &at, timestamp_ms)?;
         self.handle.put_bytes(backend, &timer, &[])?;
         if let Some(heads) = &mut self.heads {
-            heads[domain as usize].lower(timer.key_group(), timestamp_ms);
+            heads[domain as usize].lower(timer.key_group(), timer.parts().user_key)?;
         }
         Ok(())
     }
@@ -125,11 +127,11 @@ impl<K: Codec, N: Codec> TimerService<K, N> {
         let group = timer.key_group();
         self.handle.delete(backend, &timer)?;
         if let Some(heads) = &mut self.heads
-            && heads[domain as usize].of(group) == Some(timestamp_ms)
+            && heads[domain as usize].of(group) == Some(timer.parts().user_key)
         {
             // Should the look fail, the head stays too early, which popping finds out.
-            let [first, _] = first_two(self.handle, backend, domain, group, Some(timestamp_ms))?;
-            heads[domain as usize].set(group, first.as_deref().map(|timer| time_of(timer)).transpose()?);
+            let [first, _] = first_two(self.handle, backend, domain, group, timer.parts().user_key)?;
+            heads[domain as usize].set(group, first.as_deref().map(Vec::as_slice))?;
         }
         Ok(())
     }
@@ -148,21 +150,21 @@ impl<K: Codec, N: Codec> TimerService<K, N> {
         let handle = self.handle;
         let heads = &mut self.loaded(backend)?[domain as usize];
         while let Some((time, group)) = heads.first().filter(|(time, _)| *time <= until_ms) {
-            let [first, second] = first_two(handle, backend, domain, group, Some(time))?;
+            let head = heads.of(group).unwrap_or_default();
+            let [first, second] = first_two(handle, backend, domain, group, head)?;
             let Some(first) = first else {
-                heads.set(group, None);
+                heads.set(group, None)?;
                 continue;
             };
             let timer = decode::<K, N>(&first)?;
             if timer.timestamp_ms != time {
-                heads.set(group, Some(timer.timestamp_ms));
+                heads.set(group, Some(&first))?;
                 continue;
             }
-            let next = second.as_deref().map(|timer| time_of(timer)).transpose()?;
             let mut at = Located::group(group);
             at.set_user_key(&first);
             handle.delete(backend, &at)?;
-            heads.set(group, next);
+            heads.set(group, second.as_deref().map(Vec::as_slice))?;
             return Ok(Some(timer));
         }
         Ok(None)
@@ -206,10 +208,14 @@ impl<K: Codec, N: Codec> TimerService<K, N> {
     }
 }
 
-/// The times at the heads of the groups that have timers.
+/// User key of a timer that stands first.
+type Head = SmallVec<[u8; 48]>;
+
+/// The heads of the groups that have timers: no timer of a group stands before its head. Whole user keys, not times: of
+/// many timers at one time, those that have popped are behind the head, and nobody wades through their deletes.
 #[derive(Debug, Default)]
 struct Heads {
-    of_group: BTreeMap<KeyGroup, i64>,
+    of_group: BTreeMap<KeyGroup, Head>,
     by_time: BTreeSet<(i64, KeyGroup)>,
 }
 
@@ -218,27 +224,27 @@ impl Heads {
         self.by_time.first().copied()
     }
 
-    fn of(&self, group: KeyGroup) -> Option<i64> {
-        self.of_group.get(&group).copied()
+    fn of(&self, group: KeyGroup) -> Option<&[u8]> {
+        self.of_group.get(&group).map(SmallVec::as_slice)
     }
 
-    fn set(&mut self, group: KeyGroup, time: Option<i64>) {
-        let old = match time {
-            Some(time) => self.of_group.insert(group, time),
+    fn set(&mut self, group: KeyGroup, head: Option<&[u8]>) -> Result<()> {
+        let time = head.map(time_of).transpose()?;
+        let old = match head {
+            Some(head) => self.of_group.insert(group, head.into()),
             None => self.of_group.remove(&group),
         };
         if let Some(old) = old {
-            self.by_time.remove(&(old, group));
+            self.by_time.remove(&(time_of(&old)?, group));
         }
         if let Some(time) = time {
             self.by_time.insert((time, group));
         }
+        Ok(())
     }
 
-    fn lower(&mut self, group: KeyGroup, time: i64) {
-        if self.of(group).is_none_or(|head| time < head) {
-            self.set(group, Some(time));
-        }
+    fn lower(&mut self, group: KeyGroup, timer: &[u8]) -> Result<()> {
+        if self.of(group).is_none_or(|head| timer < head) { self.set(group, Some(timer)) } else { Ok(()) }
     }
 }
 
@@ -247,29 +253,26 @@ fn load(handle: Handle, backend: &mut Backend) -> Result<[Heads; 2]> {
     let mut heads = [Heads::default(), Heads::default()];
     for domain in DOMAINS {
         for group in groups.first()..=groups.last() {
-            if let [Some(first), _] = first_two(handle, backend, domain, group, None)? {
-                heads[domain as usize].set(group, Some(time_of(&first)?));
+            if let [Some(first), _] = first_two(handle, backend, domain, group, &[])? {
+                heads[domain as usize].set(group, Some(&first))?;
             }
         }
     }
     Ok(heads)
 }
 
-/// The first two timers of a group, as user keys. No timer is due before `head`, if that is known: looking from there on
-/// passes over the deleted records of all that have popped.
+/// The first two timers of a group, as user keys. No timer stands before `head` (empty: not known): looking from there
+/// on passes over the deletes of all that have popped.
 fn first_two(
     handle: Handle,
     backend: &mut Backend,
     domain: TimeDomain,
     group: KeyGroup,
-    head: Option<i64>,
+    head: &[u8],
 ) -> Result<[Option<Scratch>; 2]> {
-    let mut from = Scratch::take();
-    from.push(domain as u8);
-    if let Some(head) = head {
-        head.encode(&mut from)?;
-    }
-    let bounds = (Bound::Included(from.as_slice()), Bound::Unbounded);
+    let start = [domain as u8];
+    let from = if head.is_empty() { &start[..] } else { head };
+    let bounds = (Bound::Included(from), Bound::Unbounded);
     let mut scan = handle.scan(backend, &Located::group(group), bounds, Direction::Forward)?;
     let mut take = || {
         // Without an upper bound, which would have to be looked up: behind the domain come timers of the next.
@@ -322,17 +325,25 @@ mod tests {
 
     #[test]
     fn heads_follow_what_is_set() {
+        let timer = |time: i64, key: u8| {
+            let mut bytes = vec![0];
+            time.encode(&mut bytes).unwrap();
+            bytes.push(key);
+            bytes
+        };
         let mut heads = Heads::default();
-        heads.lower(3, 10);
-        heads.lower(1, 10);
-        heads.lower(3, 20);
+        heads.lower(3, &timer(10, 1)).unwrap();
+        heads.lower(1, &timer(10, 1)).unwrap();
+        heads.lower(3, &timer(20, 0)).unwrap();
         assert_eq!(heads.first(), Some((10, 1)));
-        heads.lower(3, i64::MIN);
+        heads.lower(3, &timer(10, 0)).unwrap();
+        assert_eq!(heads.of(3), Some(&timer(10, 0)[..]), "at one time the key decides");
+        heads.lower(3, &timer(i64::MIN, 1)).unwrap();
         assert_eq!(heads.first(), Some((i64::MIN, 3)));
-        heads.set(3, None);
-        heads.set(1, Some(i64::MAX));
+        heads.set(3, None).unwrap();
+        heads.set(1, Some(&timer(i64::MAX, 1))).unwrap();
         assert_eq!((heads.first(), heads.of(3)), (Some((i64::MAX, 1)), None));
-        heads.set(1, None);
+        heads.set(1, None).unwrap();
         assert_eq!(heads.first(), None);
     }
 
