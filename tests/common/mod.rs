@@ -147,9 +147,7 @@ impl World {
 
     /// Memory, waiting work and the directory go, the store is left. The caller has dropped its backends.
     pub fn crash(&mut self) {
-        let Zombie { env, executor, _directory } = self.replace();
-        drop(env);
-        executor.clear();
+        drop(self.replace());
     }
 
     /// Starts another environment over the same store while the old one lives on.
@@ -180,6 +178,20 @@ impl World {
             .unwrap();
         self.started += 1;
         self.running = Some((env, directory));
+    }
+}
+
+/// Waiting jobs hold the environment that holds their executor: both go only when the jobs do.
+impl Drop for World {
+    fn drop(&mut self) {
+        drop(self.running.take());
+        self.executor.clear();
+    }
+}
+
+impl Drop for Zombie {
+    fn drop(&mut self) {
+        self.executor.clear();
     }
 }
 

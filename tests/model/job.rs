@@ -52,7 +52,6 @@ pub struct Counts {
 
 /// The job.
 pub struct Job {
-    pub world: World,
     pub tasks: Vec<Task>,
     /// `None` only while the job is down.
     coordinator: Option<Coordinator>,
@@ -63,6 +62,8 @@ pub struct Job {
     completed: BTreeMap<CheckpointId, Frozen>,
     next_id: u64,
     pub counts: Counts,
+    /// Last, so that it is dropped last.
+    pub world: World,
 }
 
 fn operator() -> Operator {

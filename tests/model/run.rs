@@ -13,12 +13,13 @@ use crate::walks::{Held, View};
 
 /// Job and model side by side.
 pub struct Run {
-    pub job: Job,
     pub model: Model,
     /// Time as each subtask last told it.
     now_ms: Vec<i64>,
     pub cursors: Vec<Held>,
     pub views: Vec<View>,
+    /// Last, so that it is dropped last.
+    pub job: Job,
 }
 
 fn direction_of(backward: bool) -> Direction {
