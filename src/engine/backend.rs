@@ -66,8 +66,9 @@ impl RestoredPart {
 
 /// Keyed state of one operator subtask.
 ///
-/// `Send`, not `Sync`: it belongs to the thread that processes records, and no call takes a lock or waits for storage, except
-/// reads of what isn't in memory. Dropping it in any state is fine: background work ends by itself, and what no
+/// `Send`, not `Sync`: it belongs to the thread that processes records, and no call waits for storage, except reads of
+/// what isn't in memory. Reads of memory and writes take no lock, but for a write that fills a page: it looks in on the
+/// workers, under a lock that is held to swap pointers. So do `checkpoint` and its kin. Dropping it in any state is fine: background work ends by itself, and what no
 /// completed checkpoint holds is lost, as it would be in a crash.
 pub struct Backend {
     pub(super) shared: Arc<Shared>,

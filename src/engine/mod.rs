@@ -1,7 +1,7 @@
 //! Floor 5: the backend itself.
 //!
-//! Enters: calls of the owner thread. Leaves: values, tickets, views. Always holds: the owner takes no lock and does no
-//! I/O except to read what isn't in memory; a tree is replaced, never changed; an epoch's memory counts as clean only
+//! Enters: calls of the owner thread. Leaves: values, tickets, views. Always holds: the owner does no I/O except to read
+//! what isn't in memory, and the lock that it shares with workers is never held across I/O; a tree is replaced, never changed; an epoch's memory counts as clean only
 //! once the owner reads from the tree that holds it.
 //!
 //! Read [`backend`] for the owner's side, [`background`] for what it shares with workers, [`jobs`] for what they do, and

@@ -11,7 +11,7 @@
 //!
 //! - Enters: a [`Job`]: its source, its keyed operators, its sink, its coordinator of checkpoints.
 //! - Leaves: how it ended, and what was measured. Rows leave through the sink.
-//! - Always holds: every channel is bounded, so memory is; all subtasks see the same sequence of batches and barriers, so the sink takes one
+//! - Always holds: every channel is bounded in messages, not in bytes: what fires at one watermark travels as one; all subtasks see the same sequence of batches and barriers, so the sink takes one
 //!   message from each in turn and is aligned by construction; the reader alone makes watermarks, in input order.
 
 mod coordinate;
