@@ -16,6 +16,8 @@ use crate::{Error, Result};
 
 /// Length of key group and state id.
 pub const HEADER_BYTES: usize = 6;
+/// Length of the end of a part of variable width.
+pub const PART_END_BYTES: usize = 2;
 
 /// Widths of a state's key and namespace parts; `None` is variable (escaped).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -42,11 +44,23 @@ pub struct KeyParts<'a> {
 #[inline(always)]
 fn put_part(out: &mut Vec<u8>, part: &[u8], width: Option<u16>, what: &str) -> Result<()> {
     match width {
-        Some(width) if part.len() == usize::from(width) => out.extend_from_slice(part),
+        Some(width) if part.len() == usize::from(width) => put_short(out, part),
         None if part.len() <= MAX_KEY_PART_BYTES => put_escaped(out, part),
         _ => return Err(refused(part, width, what)),
     }
     Ok(())
+}
+
+/// Appends what is mostly eight or sixteen bytes long, without a call then.
+#[inline(always)]
+fn put_short(out: &mut Vec<u8>, part: &[u8]) {
+    if let Ok(part) = <&[u8; 8]>::try_from(part) {
+        out.extend_from_slice(part);
+    } else if let Ok(part) = <&[u8; 16]>::try_from(part) {
+        out.extend_from_slice(part);
+    } else {
+        out.extend_from_slice(part);
+    }
 }
 
 #[cold]
@@ -86,6 +100,8 @@ pub fn encode_prefix(
 ) -> Result<()> {
     let ([g0, g1], [s0, s1, s2, s3]) = (group.to_be_bytes(), state.0.to_be_bytes());
     out.clear();
+    // Room for the common shapes at once, so that what follows doesn't grow the buffer piece by piece.
+    out.reserve(48);
     out.extend_from_slice(&[g0, g1, s0, s1, s2, s3]);
     put_part(out, key, shape.key_width, "key")?;
     put_part(out, namespace, shape.namespace_width, "namespace")

@@ -19,4 +19,5 @@ pub mod merge_operator;
 pub mod operands;
 pub mod random;
 pub mod record;
+pub mod short;
 pub mod wire;

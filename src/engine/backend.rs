@@ -8,6 +8,7 @@ use bytes::Bytes;
 
 use super::background::{FlushRequest, Shared};
 use super::checkpoints::PendingCheckpoint;
+use super::current_key::CurrentKey;
 use super::environment::{Inner, OpenSubtask};
 use super::jobs;
 use super::pressure::{Pressure, pressure};
@@ -78,8 +79,7 @@ pub struct Backend {
     pub(super) resolver: Resolver,
     /// Key groups of the backend, at hand for every call.
     pub(super) groups: KeyGroupRange,
-    /// Encoded key of the call that runs.
-    pub(super) key: Vec<u8>,
+    pub(super) key: CurrentKey,
     /// Value folded or read by the call that runs.
     pub(super) value: Vec<u8>,
     pub(super) pressure: Pressure,
@@ -121,7 +121,7 @@ impl Backend {
             resolver,
             groups,
             max_parallelism,
-            key: Vec::new(),
+            key: CurrentKey::new(),
             value: Vec::new(),
             pressure: Pressure::None,
             over_share_bytes: 0,
@@ -334,6 +334,10 @@ impl Backend {
         if pages != self.maintained_pages {
             self.maintained_pages = pages;
             self.maintain()?;
+            if self.env().slabs.wants_slab() {
+                let slabs = self.env().slabs.clone();
+                self.env().local.spawn(Box::new(move || slabs.make_ready()));
+            }
         }
         if self.over_share_bytes > 0 {
             let evicted = self.memtable.evict_step(self.over_share_bytes.min(EVICT_STEP_BYTES));

@@ -18,25 +18,25 @@ type Found = Vec<(Vec<u8>, Vec<u8>, ExpiryMs)>;
 impl Backend {
     /// Brings in the group of the encoded prefix in `self.key`, if it is small and not all in memory.
     pub(super) fn bring_in(&mut self) -> Result<()> {
-        let known = self.memtable.group_info(&self.key);
+        let known = self.memtable.group_info(self.key.bytes());
         if known.is_some_and(|g| g.complete || g.members > MOST_ENTRIES) {
             return Ok(());
         }
         // The tree is that of the epochs adopted: the owner takes both at once.
         let read_at = self.memtable.adopted_sequence();
         let Some(found) = self.read_small_group()? else { return Ok(()) };
-        let prefix_len = self.key.len();
+        let prefix_len = self.key.bytes().len();
         if found.iter().all(|(key, value, expiry)| self.keep(key, value, *expiry, prefix_len, read_at)) {
-            self.memtable.mark_complete(&self.key, read_at);
+            self.memtable.mark_complete(self.key.bytes(), read_at);
         }
         Ok(())
     }
 
     /// All entries of the group; `None` when they are too many.
     fn read_small_group(&self) -> Result<Option<Found>> {
-        let memory = self.memtable.scan(&self.key, ALL_USER_KEYS, Direction::Forward);
+        let memory = self.memtable.scan(self.key.bytes(), ALL_USER_KEYS, Direction::Forward);
         let source = Source {
-            prefix: &self.key,
+            prefix: self.key.bytes(),
             bounds: ALL_USER_KEYS,
             direction: Direction::Forward,
             tree: &self.tree,

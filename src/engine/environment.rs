@@ -26,6 +26,7 @@ use crate::checkpoint::log::RootLog;
 use crate::checkpoint::manifests::segment_names;
 use crate::io::files::{DirectoryLock, Files};
 use crate::io::local_files::LocalFiles;
+use crate::io::memory::Slabs;
 use crate::io::open_store::open_store;
 use crate::io::store::Store;
 use crate::{Error, Result};
@@ -198,6 +199,7 @@ impl EnvironmentBuilder {
                 memory,
                 _reserved: memory.reserve(&budget)?,
                 budget,
+                slabs: Slabs::default(),
                 cache: Arc::new(BlockCache::new(memory.cache_bytes)?),
                 disk: Arc::new(DiskBudget::new(disk_bytes)),
                 store,
@@ -252,6 +254,8 @@ pub(super) struct Inner {
     pub directory: PathBuf,
     pub memory: MemoryPlan,
     pub budget: Budget,
+    /// Where the backends' pages come from.
+    pub slabs: Slabs,
     /// The cache's share and that of background buffers, so that memtables can't take them.
     _reserved: [Reservation; 2],
     pub cache: Arc<BlockCache>,

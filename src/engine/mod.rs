@@ -11,6 +11,7 @@ mod backend;
 mod background;
 mod bring_in;
 mod checkpoints;
+mod current_key;
 mod disk;
 mod environment;
 mod jobs;

@@ -8,56 +8,26 @@ use super::value::Value;
 use crate::base::descriptor::Layout;
 use crate::base::key::{self, KeyParts};
 use crate::base::record::{ExpiryMs, Kind, NEVER, Record};
-use crate::memtable::{Base, Below, Lookup, MemKey, Probe};
-use crate::read::{Lookup as Newer, Tree};
+use crate::memtable::{Base, Lookup, Probe};
+use crate::read::Lookup as Newer;
 use crate::{Error, ErrorKind, Result};
 
 /// Bytes of clean records that are gone through when a write finds memory full.
 const ROOM_BYTES: u64 = 1 << 20;
-
-/// What the encoded key in `Backend::key` is.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Encoded {
-    pub layout: Layout,
-    pub prefix_len: usize,
-    pub ttl_ms: Option<u64>,
-}
-
-impl Encoded {
-    #[inline]
-    pub fn mem_key<'a>(&self, key: &'a [u8]) -> MemKey<'a> {
-        MemKey::new(self.layout, key, self.prefix_len)
-    }
-
-    /// As segments want it: `None` for single values.
-    #[inline]
-    pub fn group_prefix(&self) -> Option<usize> {
-        (self.layout == Layout::Grouped).then_some(self.prefix_len)
-    }
-}
 
 #[cold]
 fn needless_user_key(state: &str) -> Error {
     Error::invalid(format!("state `{state}` holds single values, which have no user key"))
 }
 
-/// What the tree is known to hold of a key that memory doesn't have, without I/O.
-fn below(tree: &Tree, key: &[u8], encoded: Encoded) -> Below {
-    match encoded.layout {
-        _ if tree.version().is_empty() => Below::NothingAtPrefix,
-        Layout::Grouped => match tree.nothing_below(key.get(..encoded.prefix_len).unwrap_or(key)) {
-            Ok(true) => Below::NothingAtPrefix,
-            // A corrupt filter shows its error when it is read.
-            Ok(false) | Err(_) => Below::Unknown,
-        },
-        Layout::Single => Below::Unknown,
-    }
-}
-
 impl Backend {
-    /// Encodes a key into `self.key` after checking state, group and lengths.
-    #[inline]
-    pub(super) fn encode(&mut self, state: RawState, parts: KeyParts<'_>) -> Result<Encoded> {
+    /// Makes `parts` the current key, after checking state, group and lengths.
+    #[inline(always)]
+    pub(super) fn take_key(&mut self, state: RawState, parts: KeyParts<'_>) -> Result<()> {
+        if self.key.is(state, &parts) { Ok(()) } else { self.encode(state, parts) }
+    }
+
+    fn encode(&mut self, state: RawState, parts: KeyParts<'_>) -> Result<()> {
         let known = self.states.get(state)?;
         if !self.groups.contains(parts.group) {
             return Err(self.foreign_group(parts.group));
@@ -65,8 +35,7 @@ impl Backend {
         if known.layout == Layout::Single && !parts.user_key.is_empty() {
             return Err(needless_user_key(&known.descriptor.name));
         }
-        let prefix_len = key::encode(&mut self.key, state.id, known.shape, parts)?;
-        Ok(Encoded { layout: known.layout, prefix_len, ttl_ms: known.ttl_ms })
+        self.key.set(state, known, parts)
     }
 
     #[cold]
@@ -86,8 +55,8 @@ impl Backend {
     #[inline]
     pub fn get(&mut self, state: RawState, key: KeyParts<'_>) -> Result<Option<Value<'_>>> {
         self.shared.check()?;
-        let encoded = self.encode(state, key)?;
-        match self.memtable.probe(encoded.mem_key(&self.key)) {
+        self.take_key(state, key)?;
+        match self.memtable.probe(self.key.mem_key()) {
             Probe::Value { at, expiry } => {
                 if expiry != NEVER && expiry <= self.shared.now_ms() {
                     return Ok(None);
@@ -95,32 +64,32 @@ impl Backend {
                 Ok(Some(Value::memory(self.memtable.value(at))))
             }
             Probe::Absent => Ok(None),
-            Probe::Operands => self.get_folded(encoded),
-            Probe::Unknown => self.get_cold(encoded),
+            Probe::Operands => self.get_folded(),
+            Probe::Unknown => self.get_cold(),
         }
     }
 
     /// A key that memory knows nothing of: read the tree, and keep what was found.
     #[cold]
-    fn get_cold(&mut self, encoded: Encoded) -> Result<Option<Value<'_>>> {
+    fn get_cold(&mut self) -> Result<Option<Value<'_>>> {
         self.resolver.now_ms = self.shared.now_ms();
-        let found = self.tree.get(&self.key, encoded.group_prefix(), Newer::default(), &self.resolver)?;
+        let found = self.tree.get(self.key.bytes(), self.key.group_prefix(), Newer::default(), &self.resolver)?;
         match found {
             Some(visible) => {
                 let adopted = self.memtable.adopted_sequence();
                 // The adopted sequence stands for that of the record, which is none greater.
                 let record = Record {
-                    key: &self.key,
+                    key: self.key.bytes(),
                     sequence: adopted,
                     kind: Kind::Put,
                     expiry: visible.expiry,
                     value: &visible.value,
                 };
-                self.memtable.promote(encoded.mem_key(&self.key), &record, adopted);
+                self.memtable.promote(self.key.mem_key(), &record, adopted);
                 Ok(Some(Value::block(visible.value)))
             }
             None => {
-                self.memtable.note_absent(encoded.mem_key(&self.key));
+                self.memtable.note_absent(self.key.mem_key());
                 Ok(None)
             }
         }
@@ -128,16 +97,18 @@ impl Backend {
 
     /// A key with operands in memory.
     #[cold]
-    fn get_folded(&mut self, encoded: Encoded) -> Result<Option<Value<'_>>> {
+    fn get_folded(&mut self) -> Result<Option<Value<'_>>> {
         self.resolver.now_ms = self.shared.now_ms();
-        let Lookup::Operands(chain) = self.memtable.lookup(encoded.mem_key(&self.key)) else {
+        let Lookup::Operands(chain) = self.memtable.lookup(self.key.mem_key()) else {
             return Err(Error::internal("operands that were there are gone"));
         };
         let below = match chain.base {
-            Base::Below => self.tree.get(&self.key, encoded.group_prefix(), Newer::default(), &self.resolver)?,
+            Base::Below => {
+                self.tree.get(self.key.bytes(), self.key.group_prefix(), Newer::default(), &self.resolver)?
+            }
             _ => None,
         };
-        let (_, state, _) = key::split_header(&self.key)?;
+        let (_, state, _) = key::split_header(self.key.bytes())?;
         let operator = self.resolver.operators.get(state).map(|o| &**o);
         let below = below.as_ref().map(|visible| &*visible.value);
         self.value = chain.fold(operator, below, self.resolver.now_ms)?;
@@ -164,13 +135,13 @@ impl Backend {
 
     /// Checks and encodes a write's key, and makes the write bear the pressure there is, before anything changes.
     #[inline]
-    fn begin_write(&mut self, state: RawState, key: KeyParts<'_>) -> Result<Encoded> {
+    fn begin_write(&mut self, state: RawState, key: KeyParts<'_>) -> Result<()> {
         self.shared.check()?;
-        let encoded = self.encode(state, key)?;
+        self.take_key(state, key)?;
         if self.pressure != Pressure::None {
             self.bear_pressure()?;
         }
-        Ok(encoded)
+        Ok(())
     }
 
     /// Makes a write, once more after making room when memory was full, then looks after memory every now and then.
@@ -210,8 +181,8 @@ impl Backend {
     }
 
     #[inline]
-    fn expiry_of(&self, encoded: Encoded) -> ExpiryMs {
-        match encoded.ttl_ms {
+    fn expiry(&self) -> ExpiryMs {
+        match self.key.ttl_ms() {
             None => NEVER,
             Some(ttl) => self.shared.now_ms().saturating_add_unsigned(ttl),
         }
@@ -225,11 +196,11 @@ impl Backend {
     #[inline]
     pub fn put(&mut self, state: RawState, key: KeyParts<'_>, value: &[u8]) -> Result<()> {
         self.check_value(value)?;
-        let encoded = self.begin_write(state, key)?;
-        let expiry = self.expiry_of(encoded);
+        self.begin_write(state, key)?;
+        let expiry = self.expiry();
         self.write(|b| {
-            let (tree, bytes) = (&b.tree, b.key.as_slice());
-            b.memtable.put(encoded.mem_key(bytes), value, expiry, || below(tree, bytes, encoded))
+            let (key, tree) = (&b.key, &b.tree);
+            b.memtable.put(key.mem_key(), value, expiry, || key.below(tree))
         })
     }
 
@@ -241,8 +212,8 @@ impl Backend {
     #[inline]
     pub fn append(&mut self, state: RawState, key: KeyParts<'_>, suffix: &[u8]) -> Result<Option<usize>> {
         self.check_value(suffix)?;
-        let encoded = self.begin_write(state, key)?;
-        self.write(|b| b.memtable.append(encoded.mem_key(&b.key), suffix))
+        self.begin_write(state, key)?;
+        self.write(|b| b.memtable.append(b.key.mem_key(), suffix))
     }
 
     /// Applies a merge operand to a key's value, now where the value is in memory, else at the next read or merge.
@@ -251,13 +222,12 @@ impl Backend {
     /// As [`Backend::put`]; `Merge` when the state has no operator or the operator fails now, the state unchanged.
     pub fn merge(&mut self, state: RawState, key: KeyParts<'_>, operand: &[u8]) -> Result<()> {
         self.check_value(operand)?;
-        let encoded = self.begin_write(state, key)?;
+        self.begin_write(state, key)?;
         let operator = self.resolver.operators.get(state.id).cloned();
         let now_ms = self.shared.now_ms();
         self.write(|b| {
-            let (tree, bytes) = (&b.tree, b.key.as_slice());
-            let key = encoded.mem_key(bytes);
-            b.memtable.merge(key, operand, operator.as_deref(), now_ms, || below(tree, bytes, encoded))
+            let (key, tree) = (&b.key, &b.tree);
+            b.memtable.merge(key.mem_key(), operand, operator.as_deref(), now_ms, || key.below(tree))
         })
         .map(drop)
     }
@@ -268,10 +238,10 @@ impl Backend {
     /// As [`Backend::put`].
     #[inline]
     pub fn delete(&mut self, state: RawState, key: KeyParts<'_>) -> Result<()> {
-        let encoded = self.begin_write(state, key)?;
+        self.begin_write(state, key)?;
         self.write(|b| {
-            let (tree, bytes) = (&b.tree, b.key.as_slice());
-            b.memtable.delete(encoded.mem_key(bytes), || below(tree, bytes, encoded))
+            let (key, tree) = (&b.key, &b.tree);
+            b.memtable.delete(key.mem_key(), || key.below(tree))
         })
     }
 
@@ -281,13 +251,13 @@ impl Backend {
     /// # Errors
     /// As [`Backend::put`]; `InvalidArgument` for a state of single values.
     pub fn delete_prefix(&mut self, state: RawState, prefix: Prefix<'_>) -> Result<()> {
-        let encoded = self.begin_write(state, prefix.parts(&[]))?;
-        if encoded.layout == Layout::Single {
+        self.begin_write(state, prefix.parts(&[]))?;
+        if self.key.layout() == Layout::Single {
             return Err(Error::invalid("prefix delete on a state of single values"));
         }
         self.write(|b| {
-            let (tree, bytes) = (&b.tree, b.key.as_slice());
-            b.memtable.delete_prefix(bytes, || below(tree, bytes, encoded))
+            let (key, tree) = (&b.key, &b.tree);
+            b.memtable.delete_prefix(key.bytes(), || key.below(tree))
         })
     }
 

@@ -95,6 +95,7 @@ pub(super) fn open_backend(
         jobs::start_hydration(&shared);
     }
     let mut config = MemtableConfig::new(inner.budget.clone());
+    config.slabs = inner.slabs.clone();
     config.page_bytes = inner.tuning.page_bytes;
     config.first_sequence = inheritance.next_sequence;
     Ok(Backend::new(shared, open, Memtable::new(config), states, inheritance.parts))

@@ -4,7 +4,6 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use super::backend::Backend;
-use super::ops::Encoded;
 use super::states::RawState;
 use crate::base::cursor::{Direction, RecordCursor};
 use crate::base::descriptor::Layout;
@@ -113,15 +112,15 @@ fn key_range(prefix: &[u8], bounds: UserKeyBounds<'_>) -> KeyRange {
 
 impl Backend {
     #[inline]
-    pub(super) fn encode_scan(&mut self, state: RawState, prefix: Prefix<'_>) -> Result<Encoded> {
-        let encoded = self.encode(state, prefix.parts(&[]))?;
-        if encoded.layout == Layout::Single { Err(no_ranges()) } else { Ok(encoded) }
+    fn take_prefix(&mut self, state: RawState, prefix: Prefix<'_>) -> Result<()> {
+        self.take_key(state, prefix.parts(&[]))?;
+        if self.key.layout() == Layout::Single { Err(no_ranges()) } else { Ok(()) }
     }
 
     /// The time that entries of a state are judged by; any time will do where none of them expires.
     #[inline]
-    fn scan_time(&self, encoded: Encoded) -> i64 {
-        if encoded.ttl_ms.is_some() { self.shared.now_ms() } else { i64::MIN }
+    fn scan_time(&self) -> i64 {
+        if self.key.ttl_ms().is_some() { self.shared.now_ms() } else { i64::MIN }
     }
 
     /// Scans the entries under a prefix whose user keys are within `bounds`; crossed bounds are an empty range.
@@ -136,20 +135,20 @@ impl Backend {
         direction: Direction,
     ) -> Result<Scan<'_>> {
         self.shared.check()?;
-        let encoded = self.encode_scan(state, prefix)?;
-        let now_ms = self.scan_time(encoded);
+        self.take_prefix(state, prefix)?;
+        let now_ms = self.scan_time();
         self.resolver.now_ms = now_ms;
         // States with groups have no merges.
         let alone = self.tree.version().is_empty();
         if bounds == ALL_USER_KEYS && !alone {
             self.bring_in()?;
         }
-        if let Some(values) = self.memtable.values(&self.key, bounds, direction, now_ms, alone) {
+        if let Some(values) = self.memtable.values(self.key.bytes(), bounds, direction, now_ms, alone) {
             return Ok(Scan(Walk::Memory(values)));
         }
-        let memory = self.memtable.scan(&self.key, bounds, direction);
+        let memory = self.memtable.scan(self.key.bytes(), bounds, direction);
         let complete = memory.is_complete();
-        let source = Source { prefix: &self.key, bounds, direction, tree: &self.tree, resolver: &self.resolver };
+        let source = Source { prefix: self.key.bytes(), bounds, direction, tree: &self.tree, resolver: &self.resolver };
         source.open(memory, complete)
     }
 
@@ -167,8 +166,8 @@ impl Backend {
         visit: impl FnOnce(&[u8], &[u8]) -> T,
     ) -> Result<Option<T>> {
         self.shared.check()?;
-        self.encode_scan(state, prefix)?;
-        let newest = self.memtable.newest(&self.key, from, i64::MIN);
+        self.take_prefix(state, prefix)?;
+        let newest = self.memtable.newest(self.key.bytes(), from, i64::MIN);
         Ok(newest.map(|(user_key, value)| visit(user_key, value)))
     }
 
@@ -185,8 +184,8 @@ impl Backend {
         direction: Direction,
     ) -> Result<Cursor> {
         self.shared.check()?;
-        let encoded = self.encode_scan(state, prefix)?;
-        let prefix = self.key.get(..encoded.prefix_len).unwrap_or(&self.key).to_vec();
+        self.take_prefix(state, prefix)?;
+        let prefix = self.key.prefix().to_vec();
         let mut resolver = self.resolver.clone();
         resolver.now_ms = self.shared.now_ms();
         Ok(Cursor {

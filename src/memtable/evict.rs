@@ -229,7 +229,7 @@ impl Memtable {
         };
         match self.append_clean(key, &record.as_record(), self.log.prev(location), memory) {
             Ok(new) => {
-                self.move_entry(key, place, location, new);
+                self.move_entry(&key, place, location, new);
                 true
             }
             Err(_) => false,
@@ -269,13 +269,13 @@ impl Memtable {
         if !fits || read_at != self.adopted || !matches!(self.lookup(key), Lookup::Unknown) {
             return false;
         }
-        let (place, found) = self.locate(key);
+        let (place, found) = self.locate(&key);
         // An adopted merge record stands there: what views see through it stays linked.
         let prev = found.filter(|_| !self.views.is_empty()).map(|location| self.log.link(location));
         let Ok(new) = self.append_clean(key, record, prev, Memory::Asked) else { return false };
         match found {
-            Some(location) => self.move_entry(key, place, location, new),
-            None => self.insert_entry(key, place, new, Below::Unknown),
+            Some(location) => self.move_entry(&key, place, location, new),
+            None => self.insert_entry(&key, place, new, Below::Unknown),
         }
         true
     }

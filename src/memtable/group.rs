@@ -12,6 +12,7 @@ use crate::base::checksum;
 use crate::base::cursor::Direction;
 use crate::base::ids::Sequence;
 use crate::cache::budget::{Budget, Purpose, Reservation};
+use crate::io::memory::Slabs;
 
 use super::index::ShardedIndex;
 use super::location::{Location, Slot};
@@ -213,16 +214,19 @@ pub(super) struct Groups {
     index: ShardedIndex,
     slab: Vec<Group>,
     free: Vec<u32>,
+    /// Members added and removed so far.
+    changes: u64,
     used_bytes: u64,
     reservation: Reservation,
 }
 
 impl Groups {
-    pub(super) fn new(budget: &Budget) -> Self {
+    pub(super) fn new(budget: &Budget, slabs: Option<Slabs>) -> Self {
         Self {
-            index: ShardedIndex::new(budget),
+            index: ShardedIndex::new(budget, slabs),
             slab: Vec::new(),
             free: Vec::new(),
+            changes: 0,
             used_bytes: 0,
             reservation: budget.force(Purpose::Index, 0),
         }
@@ -232,13 +236,25 @@ impl Groups {
         self.index.len()
     }
 
+    /// Grows whenever a group or a member is added or removed.
+    #[inline]
+    pub(super) fn changes(&self) -> u64 {
+        self.changes + self.index.changes()
+    }
+
     pub(super) fn size_bytes(&self) -> u64 {
         self.index.size_bytes() + self.used_bytes
     }
 
     pub(super) fn find(&self, prefix: &[u8]) -> Option<u32> {
+        self.find_hashed(checksum::hash64(prefix), prefix)
+    }
+
+    /// As [`Groups::find`], the prefix's hash known.
+    #[inline]
+    pub(super) fn find_hashed(&self, hash: u64, prefix: &[u8]) -> Option<u32> {
         let is = |id: Location| *self.slab[id.id() as usize].prefix == *prefix;
-        self.index.find(checksum::hash64(prefix), is).map(|slot| slot.get().location().id())
+        self.index.find(hash, is).map(|slot| slot.get().location().id())
     }
 
     #[inline]
@@ -276,11 +292,13 @@ impl Groups {
     }
 
     pub(super) fn insert_member(&mut self, log: &Log, id: u32, user_key: &[u8], location: Location) {
+        self.changes += 1;
         let bytes = self.slab[id as usize].members.insert(log, user_key, Slot::new(0, location));
         self.charge(bytes);
     }
 
     pub(super) fn remove_member(&mut self, log: &Log, id: u32, user_key: &[u8]) -> Option<Slot> {
+        self.changes += 1;
         let members = &mut self.slab[id as usize].members;
         let removed = members.remove(log, user_key)?;
         let bytes = members.member_bytes(user_key);
@@ -293,6 +311,7 @@ impl Groups {
 
     /// Takes all members out; a large tree is left for the caller to drop where it doesn't hurt.
     pub(super) fn take_members(&mut self, id: u32) -> Members {
+        self.changes += 1;
         let taken = std::mem::replace(&mut self.slab[id as usize].members, Members::Small(Vec::new()));
         let each = taken.member_bytes(&[]);
         self.refund(each * taken.len() as u64);

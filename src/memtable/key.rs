@@ -11,6 +11,9 @@ pub struct MemKey<'a> {
     bytes: &'a [u8],
     prefix_len: usize,
     layout: Layout,
+    /// Of the whole key, of the prefix where the layout is grouped.
+    hash: u64,
+    number: u64,
 }
 
 impl<'a> MemKey<'a> {
@@ -18,7 +21,7 @@ impl<'a> MemKey<'a> {
     #[inline]
     #[must_use]
     pub fn single(bytes: &'a [u8]) -> Self {
-        Self { bytes, prefix_len: bytes.len(), layout: Layout::Single }
+        Self { bytes, prefix_len: bytes.len(), layout: Layout::Single, hash: checksum::hash64(bytes), number: 0 }
     }
 
     /// A key of a state with [`Layout::Grouped`]: the first `prefix_len` bytes are those of
@@ -27,17 +30,27 @@ impl<'a> MemKey<'a> {
     #[inline]
     #[must_use]
     pub fn grouped(bytes: &'a [u8], prefix_len: usize) -> Self {
-        Self { bytes, prefix_len: prefix_len.min(bytes.len()), layout: Layout::Grouped }
+        let prefix_len = prefix_len.min(bytes.len());
+        let hash = checksum::hash64(&bytes[..prefix_len]);
+        Self { bytes, prefix_len, layout: Layout::Grouped, hash, number: 0 }
     }
 
-    /// [`MemKey::single`] or [`MemKey::grouped`].
+    /// The hash that [`MemKey::numbered`] wants of a key.
     #[inline]
     #[must_use]
-    pub fn new(layout: Layout, bytes: &'a [u8], prefix_len: usize) -> Self {
+    pub fn hash_of(layout: Layout, bytes: &[u8], prefix_len: usize) -> u64 {
         match layout {
-            Layout::Single => Self::single(bytes),
-            Layout::Grouped => Self::grouped(bytes, prefix_len),
+            Layout::Single => checksum::hash64(bytes),
+            Layout::Grouped => checksum::hash64(&bytes[..prefix_len]),
         }
+    }
+
+    /// A key whose hash is known already, under a number that the caller never gives to another key: what the memtable
+    /// found at one call is then at hand for the next. A `prefix_len` beyond the end means the whole key.
+    #[inline]
+    #[must_use]
+    pub fn numbered(layout: Layout, bytes: &'a [u8], prefix_len: usize, hash: u64, number: u64) -> Self {
+        Self { bytes, prefix_len: prefix_len.min(bytes.len()), layout, hash, number }
     }
 
     /// The whole encoded key.
@@ -75,7 +88,12 @@ impl<'a> MemKey<'a> {
 
     #[inline]
     pub(super) fn hash(&self) -> u64 {
-        checksum::hash64(self.bytes)
+        self.hash
+    }
+
+    #[inline]
+    pub(super) fn number(&self) -> u64 {
+        self.number
     }
 
     /// Checks what the record layout can hold.

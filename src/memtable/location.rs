@@ -58,6 +58,9 @@ impl Location {
 pub(super) struct Slot(u64);
 
 impl Slot {
+    /// No entry: it would lead to a record at the last eight bytes of the last page there can be.
+    pub(super) const EMPTY: Self = Self(u64::MAX);
+
     #[inline]
     pub(super) fn new(hash: u64, location: Location) -> Self {
         Self(hash >> TAG_SHIFT << TAG_SHIFT | location.0)

@@ -8,14 +8,15 @@ use std::sync::Arc;
 
 use crate::base::ids::Sequence;
 use crate::base::record::Record;
+use crate::base::short;
 use crate::{Error, ErrorKind, Result};
 
 use super::layout::{Header, NewRecord};
 use super::location::{Link, Location, MAX_PAGES};
 use super::page::{Memory, Page, PagePool};
+use super::page_table::PageTable;
 use super::sealed::SealedEpoch;
 
-const NONE: u32 = u32::MAX;
 /// A tick is so many bytes of a page written.
 const TICK_SHIFT: u32 = 14;
 
@@ -39,13 +40,6 @@ impl Container {
     }
 }
 
-#[derive(Debug, Clone, Copy)]
-struct PageEntry {
-    container: u32,
-    index: u32,
-    birth: u32,
-}
-
 /// What a record took over from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Previous {
@@ -60,8 +54,7 @@ pub(super) enum Previous {
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Log {
-    table: Vec<PageEntry>,
-    free_ids: Vec<u32>,
+    table: PageTable,
     containers: Vec<Container>,
     free_containers: Vec<u32>,
     open: u32,
@@ -69,7 +62,6 @@ pub(super) struct Log {
     filling: Option<u32>,
     /// Container of the cache page that is being filled.
     cache_filling: Option<u32>,
-    next_birth: u32,
     pub(super) pool: PagePool,
     open_bytes: u64,
     pages_taken: u64,
@@ -81,14 +73,12 @@ pub(super) struct Log {
 impl Log {
     pub(super) fn new(pool: PagePool) -> Self {
         Self {
-            table: Vec::new(),
-            free_ids: Vec::new(),
+            table: PageTable::default(),
             containers: vec![Container::Open(Vec::new())],
             free_containers: Vec::new(),
             open: 0,
             filling: None,
             cache_filling: None,
-            next_birth: 0,
             pool,
             open_bytes: 0,
             pages_taken: 0,
@@ -119,8 +109,7 @@ impl Log {
     /// The bytes of the page in which `location` lies.
     #[inline]
     pub(super) fn bytes(&self, location: Location) -> &[u8] {
-        let entry = self.table[location.page()];
-        self.containers[entry.container as usize].pages()[entry.index as usize].bytes()
+        self.table.bytes(location)
     }
 
     #[inline]
@@ -137,7 +126,7 @@ impl Log {
     /// True when the record at `location` has `key`.
     #[inline]
     pub(super) fn key_is(&self, location: Location, key: &[u8]) -> bool {
-        Header::key_at(self.bytes(location), location.offset()) == key
+        short::equal(Header::key_at(self.bytes(location), location.offset()), key)
     }
 
     #[inline]
@@ -154,8 +143,7 @@ impl Log {
     /// The record before the one at `location`.
     pub(super) fn previous(&self, location: Location) -> Previous {
         let Some(link) = self.prev(location) else { return Previous::None };
-        let entry = self.table[link.location().page()];
-        let is_there = entry.container != NONE && link.leads_to(entry.birth);
+        let is_there = self.table.is_born(link.location(), |birth| link.leads_to(birth));
         if is_there { Previous::At(link.location()) } else { Previous::Evicted }
     }
 
@@ -172,23 +160,19 @@ impl Log {
     }
 
     pub(super) fn link(&self, location: Location) -> Link {
-        Link::new(location, self.table[location.page()].birth)
+        Link::new(location, self.table.entry(location).birth)
     }
 
     /// True when the record at `location` belongs to the open epoch.
     #[inline]
     pub(super) fn is_open(&self, location: Location) -> bool {
-        self.table[location.page()].container == self.open
+        self.table.entry(location).container == self.open
     }
 
     /// The page bytes and offset of a record of the open epoch; `None` for any other.
     #[inline]
     pub(super) fn open_record(&mut self, location: Location) -> Option<(&mut [u8], usize)> {
-        let entry = self.table[location.page()];
-        match &mut self.containers[entry.container as usize] {
-            Container::Open(pages) => Some((pages[entry.index as usize].bytes_mut(), location.offset())),
-            _ => None,
-        }
+        self.is_open(location).then(|| (self.table.bytes_mut(location), location.offset()))
     }
 
     /// Appends to the open epoch.
@@ -275,29 +259,14 @@ impl Log {
     }
 
     fn register(&mut self, page: &mut Page, container: u32, index: u32) -> Result<()> {
-        let id = match self.free_ids.pop() {
-            Some(id) => id,
-            None if self.table.len() < MAX_PAGES => {
-                self.table.push(PageEntry { container: NONE, index: 0, birth: 0 });
-                self.table.len() as u32 - 1
-            }
-            None => return Err(Error::new(ErrorKind::Backpressure, format!("memtable: all {MAX_PAGES} pages in use"))),
-        };
-        page.id = id;
-        page.birth = self.birth();
-        self.table[id as usize] = PageEntry { container, index, birth: page.birth };
-        Ok(())
-    }
-
-    fn birth(&mut self) -> u32 {
-        self.next_birth = self.next_birth.wrapping_add(1);
-        self.next_birth
+        let full = || Error::new(ErrorKind::Backpressure, format!("memtable: all {MAX_PAGES} pages in use"));
+        self.table.register(page, container, index).ok_or_else(full)
     }
 
     /// Marks a record of the open epoch dead: nobody can see it and it will not be flushed. A page in
     /// which all are dead is used again.
     pub(super) fn kill(&mut self, location: Location) {
-        let entry = self.table[location.page()];
+        let entry = *self.table.entry(location);
         let Container::Open(pages) = &mut self.containers[entry.container as usize] else {
             debug_assert!(false, "only records of the open epoch die");
             return;
@@ -320,16 +289,11 @@ impl Log {
             self.filling = Some(entry.index);
         }
         if let Some(moved) = pages.get(entry.index as usize) {
-            self.table[moved.id as usize].index = entry.index;
+            self.table.moved(moved.id, entry.index);
         }
         self.open_bytes -= page.bytes().len() as u64;
-        self.forget_id(page.id);
+        self.table.forget(page.id);
         self.pool.put(page);
-    }
-
-    fn forget_id(&mut self, id: u32) {
-        self.table[id as usize] = PageEntry { container: NONE, index: 0, birth: 0 };
-        self.free_ids.push(id);
     }
 
     /// Seals the open epoch and opens the next. Returns the sealed one and its container.
@@ -363,7 +327,7 @@ impl Log {
     /// Its memory goes to the pool at once, unless somebody else holds the epoch.
     pub(super) fn release_page(&mut self, container: u32, index: usize) {
         let Some(id) = self.containers[container as usize].pages().get(index).map(|p| p.id) else { return };
-        self.forget_id(id);
+        self.table.forget(id);
         let page = match &mut self.containers[container as usize] {
             Container::Sealed(epoch) => Arc::get_mut(epoch).and_then(|epoch| epoch.take_page(index)),
             Container::Cache(pages) => pages.pop(),

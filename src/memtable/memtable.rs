@@ -1,17 +1,19 @@
 //! The memtable's state, its generations, epochs and views.
 
+use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use crate::base::descriptor::Layout;
 use crate::base::ids::Sequence;
 use crate::cache::budget::Budget;
+use crate::io::memory::{PIECE_BYTES, Slabs};
 
 use super::evict::Evictable;
 use super::group::{Groups, Tree};
 use super::index::ShardedIndex;
 use super::key::MemKey;
-use super::location::{Location, MAX_PAGE_BYTES};
+use super::location::{Location, MAX_PAGE_BYTES, Slot};
 use super::log::Log;
 use super::page::PagePool;
 use super::sealed::SealedEpoch;
@@ -21,6 +23,8 @@ use super::sealed::SealedEpoch;
 pub struct MemtableConfig {
     /// Where its memory comes from.
     pub budget: Budget,
+    /// Where pages of the usual size come from.
+    pub slabs: Slabs,
     /// Size of a page in bytes, at most 256 KiB; a record that doesn't fit gets a page of its own.
     pub page_bytes: usize,
     /// Sequence of the first record: above every sequence that the version below holds.
@@ -31,7 +35,7 @@ impl MemtableConfig {
     /// The usual page size, sequences from 1.
     #[must_use]
     pub fn new(budget: Budget) -> Self {
-        Self { budget, page_bytes: MAX_PAGE_BYTES, first_sequence: 1 }
+        Self { budget, slabs: Slabs::default(), page_bytes: MAX_PAGE_BYTES, first_sequence: 1 }
     }
 }
 
@@ -92,6 +96,23 @@ pub(super) struct AbsentMemo {
     adopted: Sequence,
 }
 
+/// What a search for a key found.
+#[derive(Debug, Clone, Copy)]
+struct Found {
+    /// The key's number, 0 for none.
+    number: u64,
+    /// Changes to the index before the search.
+    changes: u64,
+    place: Place,
+    location: Option<Location>,
+}
+
+impl Default for Found {
+    fn default() -> Self {
+        Self { number: 0, changes: 0, place: Place::NoGroup, location: None }
+    }
+}
+
 /// See the [module](super).
 #[derive(Debug)]
 pub struct Memtable {
@@ -111,6 +132,10 @@ pub struct Memtable {
     pub(super) views: BTreeMap<ViewId, Sight>,
     next_view: u64,
     pub(super) memo: AbsentMemo,
+    /// What the last search for a numbered key found.
+    found: Cell<Found>,
+    /// Entries that were moved to another record so far.
+    pub(super) moves: u64,
     /// Groups that may have become empty, to be looked at once what emptied them is adopted.
     pub(super) emptied: VecDeque<u32>,
     /// Groups that were made without members, oldest first; some have got members since.
@@ -133,11 +158,18 @@ impl Memtable {
     pub fn new(config: MemtableConfig) -> Self {
         let page_bytes = config.page_bytes.clamp(256, MAX_PAGE_BYTES).next_multiple_of(8);
         let first = config.first_sequence.max(1);
-        let pool = PagePool::new(config.budget.clone(), page_bytes, (POOL_BYTES / page_bytes).clamp(1, 64));
+        // Where pages are smaller than a piece, the budget is too small for tables a piece at a time.
+        let slabs = (page_bytes == PIECE_BYTES).then(|| config.slabs.clone());
+        let pool = PagePool::new(
+            config.budget.clone(),
+            config.slabs.clone(),
+            page_bytes,
+            (POOL_BYTES / page_bytes).clamp(1, 64),
+        );
         Self {
             log: Log::new(pool),
-            singles: ShardedIndex::new(&config.budget),
-            groups: Groups::new(&config.budget),
+            singles: ShardedIndex::new(&config.budget, slabs.clone()),
+            groups: Groups::new(&config.budget, slabs),
             current: first,
             epoch_first: first,
             adopted: first - 1,
@@ -146,6 +178,8 @@ impl Memtable {
             views: BTreeMap::new(),
             next_view: 1,
             memo: AbsentMemo::default(),
+            found: Cell::new(Found::default()),
+            moves: 0,
             emptied: VecDeque::new(),
             noted_empty: VecDeque::new(),
             retaining: Vec::new(),
@@ -224,7 +258,7 @@ impl Memtable {
         self.memo.adopted = self.adopted;
     }
 
-    pub(super) fn noted_absent(&self, key: MemKey<'_>) -> bool {
+    pub(super) fn noted_absent(&self, key: &MemKey<'_>) -> bool {
         self.memo.generation == self.current && self.memo.adopted == self.adopted && self.memo.key == key.bytes()
     }
 
@@ -273,25 +307,41 @@ impl Memtable {
         self.log.pages_taken()
     }
 
-    /// The newest record in memory of a key outside groups.
+    /// The entry of a key outside groups.
     #[inline]
-    pub(super) fn find_single(&self, hash: u64, key: &[u8]) -> Option<Location> {
-        self.singles.find(hash, |location| self.log.key_is(location, key)).map(|slot| slot.get().location())
+    pub(super) fn find_single(&self, hash: u64, key: &[u8]) -> Option<&Cell<Slot>> {
+        self.singles.find(hash, |location| self.log.key_is(location, key))
     }
 
-    /// Where a key has its place in the index, and its newest record there.
+    /// Where a key has its place in the index, and its newest record there: as the last search found it, when it was
+    /// for the same key and no entry has been added, removed or moved since.
     #[inline]
-    pub(super) fn locate(&self, key: MemKey<'_>) -> (Place, Option<Location>) {
+    pub(super) fn locate(&self, key: &MemKey<'_>) -> (Place, Option<Location>) {
+        let found = self.found.get();
+        let changes = self.singles.changes() + self.groups.changes() + self.moves;
+        if found.number == key.number() && found.number != 0 && found.changes == changes {
+            return (found.place, found.location);
+        }
+        self.search_anew(key, changes)
+    }
+
+    #[inline(never)]
+    fn search_anew(&self, key: &MemKey<'_>, changes: u64) -> (Place, Option<Location>) {
+        let (place, slot) = self.search(key);
+        let location = slot.map(|slot| slot.get().location());
+        if let Some(slot) = slot {
+            self.touch(slot);
+        }
+        self.found.set(Found { number: key.number(), changes, place, location });
+        (place, location)
+    }
+
+    #[inline]
+    fn search(&self, key: &MemKey<'_>) -> (Place, Option<&Cell<Slot>>) {
         match key.layout() {
-            Layout::Single => {
-                let hash = key.hash();
-                (Place::Single(hash), self.find_single(hash, key.bytes()))
-            }
-            Layout::Grouped => match self.groups.find(key.prefix()) {
-                Some(id) => {
-                    let slot = self.groups.get(id).members.find(&self.log, key.user_key());
-                    (Place::Member(id), slot.map(|slot| slot.get().location()))
-                }
+            Layout::Single => (Place::Single(key.hash()), self.find_single(key.hash(), key.bytes())),
+            Layout::Grouped => match self.groups.find_hashed(key.hash(), key.prefix()) {
+                Some(id) => (Place::Member(id), self.groups.get(id).members.find(&self.log, key.user_key())),
                 None => (Place::NoGroup, None),
             },
         }

@@ -30,17 +30,17 @@ impl Memtable {
     ) -> Result<()> {
         key.check(operand.len())?;
         let operator = operator.ok_or_else(no_operator)?;
-        let (place, found) = self.locate(key);
+        let (place, found) = self.locate(&key);
         let Some(location) = found else {
-            let below = self.ask(key, place, below);
+            let below = self.ask(&key, place, below);
             if below == Below::Unknown {
                 let value = first_operand(operand);
                 let write = Write { kind: Kind::Merge, spare: value.len(), ..Write::put(&value, NEVER) };
-                return self.insert(key, place, &write, below);
+                return self.insert(&key, place, &write, below);
             }
             let value = merge_operator::fold(operator, None, &[operand])?;
             key.check(value.len())?;
-            return self.insert(key, place, &Write::put(&value, NEVER), below);
+            return self.insert(&key, place, &Write::put(&value, NEVER), below);
         };
         let record = self.log.record(location);
         let gone = self.is_hidden(place, record.sequence);
@@ -48,19 +48,19 @@ impl Memtable {
             Kind::Put if !gone => (!record.expired(now_ms)).then_some(record),
             Kind::Merge if !gone => {
                 let sequence = record.sequence;
-                return self.merge_onto_operands(key, place, location, operand, sequence);
+                return self.merge_onto_operands(&key, place, location, operand, sequence);
             }
             _ => None,
         };
         let expiry = base.map_or(NEVER, |base| base.expiry);
         let value = merge_operator::fold(operator, base.map(|base| base.value), &[operand])?;
         key.check(value.len())?;
-        self.overwrite(key, place, location, &Write::put(&value, expiry))
+        self.overwrite(&key, place, location, &Write::put(&value, expiry))
     }
 
     fn merge_onto_operands(
         &mut self,
-        key: MemKey<'_>,
+        key: &MemKey<'_>,
         place: Place,
         location: Location,
         operand: &[u8],

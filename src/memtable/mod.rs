@@ -49,10 +49,13 @@ mod lookup;
 mod memtable;
 mod merge;
 mod page;
+mod page_table;
 mod prefix_delete;
 mod read;
 mod scan;
 mod sealed;
+mod shard;
+mod table;
 mod user_key;
 mod write;
 

@@ -236,7 +236,7 @@ fn within(user_key: &[u8], bounds: UserKeyBounds<'_>) -> bool {
 impl World {
     fn new(page_bytes: usize) -> Self {
         let budget = Budget::new(64 << 20);
-        let config = MemtableConfig { budget: budget.clone(), page_bytes, first_sequence: 1 };
+        let config = MemtableConfig { page_bytes, ..MemtableConfig::new(budget.clone()) };
         Self {
             memtable: Memtable::new(config),
             budget,

@@ -1,7 +1,7 @@
 //! Pages: fixed pieces of memory that records are appended to, and the pool they come from.
 
 use crate::cache::budget::{Budget, Purpose, Reservation};
-use crate::io::memory::Memory as Piece;
+use crate::io::memory::{Memory as Piece, PIECE_BYTES, Slabs, View};
 use crate::{Error, ErrorKind, Result};
 
 use super::layout::Header;
@@ -16,8 +16,6 @@ pub(super) struct Page {
     pub(super) live: usize,
     /// Its id in the page table while it has one.
     pub(super) id: u32,
-    /// Never the same for two lives of one id.
-    pub(super) birth: u32,
     reservation: Reservation,
 }
 
@@ -30,6 +28,11 @@ impl Page {
     #[inline]
     pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.bytes
+    }
+
+    /// Where its bytes are, which never move.
+    pub(super) fn view(&self) -> View {
+        self.bytes.view()
     }
 
     /// Moves the page out and leaves one without memory.
@@ -71,14 +74,15 @@ impl Memory {
 #[derive(Debug)]
 pub(super) struct PagePool {
     budget: Budget,
+    slabs: Slabs,
     page_bytes: usize,
     free: Vec<Page>,
     keep: usize,
 }
 
 impl PagePool {
-    pub(super) fn new(budget: Budget, page_bytes: usize, keep: usize) -> Self {
-        Self { budget, page_bytes, free: Vec::new(), keep }
+    pub(super) fn new(budget: Budget, slabs: Slabs, page_bytes: usize, keep: usize) -> Self {
+        Self { budget, slabs, page_bytes, free: Vec::new(), keep }
     }
 
     pub(super) fn page_bytes(&self) -> usize {
@@ -104,7 +108,8 @@ impl PagePool {
             })?,
             Memory::Forced => self.budget.force(Purpose::Memtable, size as u64),
         };
-        Ok(Page { bytes: Piece::zeroed(size), used: 0, live: 0, id: 0, birth: 0, reservation })
+        let bytes = if size == PIECE_BYTES { self.slabs.piece() } else { Piece::zeroed(size) };
+        Ok(Page { bytes, used: 0, live: 0, id: 0, reservation })
     }
 
     /// Takes back a page that nobody reads any more.

@@ -8,7 +8,6 @@ use std::ops::Bound;
 
 use crate::Result;
 use crate::base::cursor::Direction;
-use crate::base::descriptor::Layout;
 use crate::base::record::{Kind, NEVER};
 
 use super::group::{Members, Tombstone};
@@ -29,9 +28,9 @@ impl Memtable {
     /// # Errors
     /// As [`Memtable::put`].
     pub fn delete_prefix(&mut self, prefix: &[u8], below: impl FnOnce() -> Below) -> Result<()> {
-        let key = MemKey::new(Layout::Grouped, prefix, prefix.len());
+        let key = MemKey::grouped(prefix, prefix.len());
         key.check(0)?;
-        let Some(id) = self.groups.find(prefix) else {
+        let Some(id) = self.groups.find_hashed(key.hash(), prefix) else {
             if below() == Below::NothingAtPrefix {
                 return Ok(());
             }

@@ -2,7 +2,6 @@
 
 use std::cell::Cell;
 
-use crate::base::checksum;
 use crate::base::descriptor::Layout;
 use crate::base::record::Kind;
 
@@ -12,7 +11,7 @@ use super::layout::Header;
 use super::location::{Location, Slot};
 use super::log::Previous;
 use super::lookup::{Base, GroupInfo, Lookup, OperandChain, Probe, ValueAt};
-use super::memtable::{Memtable, Sight, ViewId};
+use super::memtable::{Memtable, Place, Sight, ViewId};
 
 impl Memtable {
     /// What memory says about `key` now.
@@ -28,15 +27,11 @@ impl Memtable {
     #[must_use]
     pub fn lookup(&self, key: MemKey<'_>) -> Lookup<'_> {
         match key.layout() {
-            Layout::Single => self.lookup_single(key.hash(), key.bytes()),
+            Layout::Single => {
+                self.find_single(key.hash(), key.bytes()).map_or(Lookup::Unknown, |slot| self.read_now(slot))
+            }
             Layout::Grouped => self.lookup_member(key, self.now()),
         }
-    }
-
-    #[inline]
-    fn lookup_single(&self, hash: u64, key: &[u8]) -> Lookup<'_> {
-        let found = self.singles.find(hash, |location| self.log.key_is(location, key));
-        found.map_or(Lookup::Unknown, |slot| self.read_now(slot))
     }
 
     /// The newest record of an entry, as the present sees it.
@@ -56,13 +51,11 @@ impl Memtable {
     #[inline]
     #[must_use]
     pub fn probe(&self, key: MemKey<'_>) -> Probe {
-        let found = match key.layout() {
-            Layout::Single => self.singles.find(key.hash(), |location| self.log.key_is(location, key.bytes())),
-            Layout::Grouped => return self.probe_member(key),
+        let location = match self.locate(&key) {
+            (Place::Single(_), Some(location)) => location,
+            (Place::Member(id), found) => return self.probe_member(id, found),
+            _ => return Probe::Unknown,
         };
-        let Some(slot) = found else { return Probe::Unknown };
-        self.touch(slot);
-        let location = slot.get().location();
         let (bytes, at) = (self.log.bytes(location), location.offset());
         let header = Header::read(bytes, at);
         match header.kind() {
@@ -74,15 +67,12 @@ impl Memtable {
         }
     }
 
-    fn probe_member(&self, key: MemKey<'_>) -> Probe {
-        let Some(id) = self.groups.find(key.prefix()) else { return Probe::Unknown };
+    fn probe_member(&self, id: u32, found: Option<Location>) -> Probe {
         let group = self.groups.get(id);
         let now = self.now();
-        let Some(slot) = group.members.find(&self.log, key.user_key()) else {
+        let Some(location) = found else {
             return if group.complete_at(now.sequence) { Probe::Absent } else { Probe::Unknown };
         };
-        self.touch(slot);
-        let location = slot.get().location();
         match self.resolve(location, Some(group), now) {
             Lookup::Record(record) if record.kind == Kind::Put => {
                 // Where the present sees a put, it is the newest record.
@@ -116,14 +106,14 @@ impl Memtable {
         match key.layout() {
             Layout::Single => {
                 let found = self.find_single(key.hash(), key.bytes());
-                found.map_or(Lookup::Unknown, |location| self.resolve(location, None, sight))
+                found.map_or(Lookup::Unknown, |slot| self.resolve(slot.get().location(), None, sight))
             }
             Layout::Grouped => self.lookup_member(key, sight),
         }
     }
 
     fn lookup_member(&self, key: MemKey<'_>, sight: Sight) -> Lookup<'_> {
-        let Some(id) = self.groups.find(key.prefix()) else { return Lookup::Unknown };
+        let Some(id) = self.groups.find_hashed(key.hash(), key.prefix()) else { return Lookup::Unknown };
         let group = self.groups.get(id);
         match group.members.find(&self.log, key.user_key()) {
             Some(slot) => {
@@ -140,16 +130,13 @@ impl Memtable {
     #[must_use]
     pub fn get_many<'a>(&'a self, keys: &[MemKey<'_>]) -> Vec<Lookup<'a>> {
         let candidate = |key: &MemKey<'_>| {
-            let hash = checksum::hash64(key.bytes());
-            let slot = (key.layout() == Layout::Single).then(|| self.singles.find(hash, |_| true)).flatten();
-            (hash, slot)
+            (key.layout() == Layout::Single).then(|| self.singles.find(key.hash(), |_| true)).flatten()
         };
         let candidates: Vec<_> = keys.iter().map(candidate).collect();
-        let read = |(key, (hash, slot)): (&MemKey<'_>, (u64, Option<&Cell<Slot>>))| match slot {
+        let read = |(key, slot): (&MemKey<'_>, Option<&Cell<Slot>>)| match slot {
             Some(slot) if self.log.key_is(slot.get().location(), key.bytes()) => self.read_now(slot),
-            Some(_) => self.lookup_single(hash, key.bytes()),
             None if key.layout() == Layout::Single => Lookup::Unknown,
-            None => self.lookup(*key),
+            _ => self.lookup(*key),
         };
         keys.iter().zip(candidates).map(read).collect()
     }

@@ -273,7 +273,8 @@ fn out_of_memory_is_backpressure_and_changes_nothing() {
     };
     assert_eq!(error.kind(), ErrorKind::Backpressure);
     assert!(matches!(memtable.lookup(MemKey::single(&written.to_be_bytes())), Lookup::Unknown));
-    assert!(budget.total() <= budget.limit());
+    // Indexes are never refused: between two pages they may have taken a piece more.
+    assert!(budget.total() <= budget.limit() + (256 << 10));
     // What fits in place still goes, and a freeze is always admitted.
     memtable.put(MemKey::single(&0_u64.to_be_bytes()), &[8; 100], NEVER, Below::unknown).unwrap();
     let epoch = memtable.freeze();

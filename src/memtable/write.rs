@@ -65,12 +65,17 @@ impl Memtable {
         below: impl FnOnce() -> Below,
     ) -> Result<()> {
         key.check(value.len())?;
-        let write = Write::put(value, expiry);
-        match self.locate(key) {
-            (place, Some(location)) => self.overwrite(key, place, location, &write),
+        match self.locate(&key) {
+            (place, Some(location)) => {
+                let header = self.log.header(location);
+                if self.write_in_place(place, location, header, Kind::Put, value, expiry) {
+                    return Ok(());
+                }
+                self.supersede(&key, place, location, &header, &Write::put(value, expiry))
+            }
             (place, None) => {
-                let below = self.ask(key, place, below);
-                self.insert(key, place, &write, below)
+                let below = self.ask(&key, place, below);
+                self.insert(&key, place, &Write::put(value, expiry), below)
             }
         }
     }
@@ -81,11 +86,11 @@ impl Memtable {
     /// As [`Memtable::put`].
     pub fn delete(&mut self, key: MemKey<'_>, below: impl FnOnce() -> Below) -> Result<()> {
         key.check(0)?;
-        let (place, found) = self.locate(key);
+        let (place, found) = self.locate(&key);
         let Some(location) = found else {
-            let below = self.ask(key, place, below);
+            let below = self.ask(&key, place, below);
             return match (below, place) {
-                (Below::Unknown, _) => self.insert(key, place, &Write::delete(), below),
+                (Below::Unknown, _) => self.insert(&key, place, &Write::delete(), below),
                 _ => Ok(()),
             };
         };
@@ -94,15 +99,15 @@ impl Memtable {
             return Ok(());
         }
         if header.absent_below() && self.is_mutable(location, header.sequence) {
-            self.remove_entry(key, place, location);
+            self.remove_entry(&key, place, location);
             self.log.kill(location);
             return Ok(());
         }
         match place {
             Place::Member(id) if self.views.is_empty() && self.groups.get(id).complete_at(self.current) => {
-                self.delete_silently(key, id, location, &header)
+                self.delete_silently(&key, id, location, &header)
             }
-            _ => self.overwrite(key, place, location, &Write::delete()),
+            _ => self.overwrite(&key, place, location, &Write::delete()),
         }
     }
 
@@ -113,19 +118,19 @@ impl Memtable {
     /// # Errors
     /// As [`Memtable::put`].
     pub fn append(&mut self, key: MemKey<'_>, suffix: &[u8]) -> Result<Option<usize>> {
-        let (place, Some(location)) = self.locate(key) else { return Ok(None) };
+        let (place, Some(location)) = self.locate(&key) else { return Ok(None) };
         let header = self.log.header(location);
         if header.kind() != Kind::Put || header.has_expiry() || self.is_hidden(place, header.sequence) {
             return Ok(None);
         }
         let len = header.value_len as usize + suffix.len();
         key.check(len)?;
-        self.extend(key, place, location, suffix, None)?;
+        self.extend(&key, place, location, suffix, None)?;
         Ok(Some(len))
     }
 
     /// Asks what lies below a key that isn't in memory: the group first, then the memo, then the caller.
-    pub(super) fn ask(&self, key: MemKey<'_>, place: Place, below: impl FnOnce() -> Below) -> Below {
+    pub(super) fn ask(&self, key: &MemKey<'_>, place: Place, below: impl FnOnce() -> Below) -> Below {
         match place {
             Place::Member(id) if self.groups.get(id).complete_at(self.current) => Below::NothingAtKey,
             // Only the caller can speak for a whole group.
@@ -142,39 +147,57 @@ impl Memtable {
     #[inline]
     pub(super) fn overwrite(
         &mut self,
-        key: MemKey<'_>,
+        key: &MemKey<'_>,
         place: Place,
         location: Location,
         write: &Write<'_>,
     ) -> Result<()> {
-        let mut header = self.log.header(location);
-        let (current, len) = (self.current, write.value[0].len() + write.value[1].len());
-        let unseen = self.is_unseen(header.sequence) && !self.is_hidden(place, header.sequence);
-        if unseen
-            && len <= header.room as usize
-            && (write.expiry == NEVER || header.has_expiry())
-            && let Some((bytes, at)) = self.log.open_record(location)
+        let header = self.log.header(location);
+        if write.value[1].is_empty()
+            && self.write_in_place(place, location, header, write.kind, write.value[0], write.expiry)
         {
-            #[expect(clippy::cast_possible_truncation, reason = "at most `room`, which is 32 bits wide")]
-            let value_len = len as u32;
-            header.value_len = value_len;
-            header.sequence = current;
-            header.set_kind(write.kind);
-            header.write(bytes, at);
-            header.set_expiry(bytes, at, write.expiry);
-            let value = at + header.value_offset();
-            let middle = value + write.value[0].len();
-            bytes[value..middle].copy_from_slice(write.value[0]);
-            bytes[middle..value + len].copy_from_slice(write.value[1]);
             return Ok(());
         }
         self.supersede(key, place, location, &header, write)
     }
 
+    /// Changes the record at `location`, whose header is `header`, where it lies; false when that can't be.
+    #[inline]
+    fn write_in_place(
+        &mut self,
+        place: Place,
+        location: Location,
+        mut header: Header,
+        kind: Kind,
+        value: &[u8],
+        expiry: ExpiryMs,
+    ) -> bool {
+        let current = self.current;
+        if value.len() > header.room as usize
+            || expiry != NEVER && !header.has_expiry()
+            || !self.is_unseen(header.sequence)
+            || self.is_hidden(place, header.sequence)
+        {
+            return false;
+        }
+        let Some((bytes, at)) = self.log.open_record(location) else { return false };
+        #[expect(clippy::cast_possible_truncation, reason = "at most `room`, which is 32 bits wide")]
+        let value_len = value.len() as u32;
+        header.value_len = value_len;
+        header.sequence = current;
+        header.set_kind(kind);
+        header.write(bytes, at);
+        header.set_expiry(bytes, at, expiry);
+        let start = at + header.value_offset();
+        bytes[start..start + value.len()].copy_from_slice(value);
+        true
+    }
+
     /// Appends a record that takes the place of the one at `location`.
+    #[inline(never)]
     fn supersede(
         &mut self,
-        key: MemKey<'_>,
+        key: &MemKey<'_>,
         place: Place,
         location: Location,
         old: &Header,
@@ -208,7 +231,8 @@ impl Memtable {
     }
 
     /// Writes the first record in memory of `key`.
-    pub(super) fn insert(&mut self, key: MemKey<'_>, place: Place, write: &Write<'_>, below: Below) -> Result<()> {
+    #[inline(never)]
+    pub(super) fn insert(&mut self, key: &MemKey<'_>, place: Place, write: &Write<'_>, below: Below) -> Result<()> {
         let new = self.log.append(&NewRecord {
             key: key.bytes(),
             user_key_len: key.user_key_len(),
@@ -224,7 +248,7 @@ impl Memtable {
         Ok(())
     }
 
-    pub(super) fn insert_entry(&mut self, key: MemKey<'_>, place: Place, new: Location, below: Below) {
+    pub(super) fn insert_entry(&mut self, key: &MemKey<'_>, place: Place, new: Location, below: Below) {
         let id = match place {
             Place::Single(hash) => return self.singles.insert(hash, new),
             Place::Member(id) => id,
@@ -243,19 +267,20 @@ impl Memtable {
         self.release_retained(RETAINED_STEP);
     }
 
-    pub(super) fn move_entry(&mut self, key: MemKey<'_>, place: Place, old: Location, new: Location) {
+    pub(super) fn move_entry(&mut self, key: &MemKey<'_>, place: Place, old: Location, new: Location) {
         let slot = match place {
             Place::Single(hash) => self.singles.find(hash, |location| location == old),
             Place::Member(id) => self.groups.get(id).members.find(&self.log, key.user_key()),
             Place::NoGroup => None,
         };
         debug_assert!(slot.is_some(), "an entry that was just found");
+        self.moves += 1;
         if let Some(slot) = slot {
             slot.set(slot.get().at(new));
         }
     }
 
-    fn remove_entry(&mut self, key: MemKey<'_>, place: Place, location: Location) {
+    fn remove_entry(&mut self, key: &MemKey<'_>, place: Place, location: Location) {
         match place {
             Place::Single(hash) => {
                 self.singles.remove(hash, location);
@@ -270,7 +295,7 @@ impl Memtable {
 
     /// In a complete group a key without a member is absent, so a delete need only reach the segments:
     /// its record goes to the log, and nobody who scans the group wades through it.
-    fn delete_silently(&mut self, key: MemKey<'_>, id: u32, location: Location, old: &Header) -> Result<()> {
+    fn delete_silently(&mut self, key: &MemKey<'_>, id: u32, location: Location, old: &Header) -> Result<()> {
         self.overwrite(key, Place::Member(id), location, &Write::delete())?;
         debug_assert!(old.kind() != Kind::Delete);
         self.groups.remove_member(&self.log, id, key.user_key());
@@ -282,7 +307,7 @@ impl Memtable {
     /// Makes the value (or the operands) at `location` longer. `prev` is for a record that moves.
     pub(super) fn extend(
         &mut self,
-        key: MemKey<'_>,
+        key: &MemKey<'_>,
         place: Place,
         location: Location,
         suffix: &[u8],
