@@ -150,9 +150,10 @@ impl DerefMut for Memory {
 impl Drop for Memory {
     fn drop(&mut self) {
         match &self.owner {
-            // SAFETY: start and length are those of the box that was leaked, and nobody uses them after this.
             Owner::Heap => {
-                drop(unsafe { Box::from_raw(std::ptr::slice_from_raw_parts_mut(self.start.as_ptr(), self.length)) })
+                let bytes = std::ptr::slice_from_raw_parts_mut(self.start.as_ptr(), self.length);
+                // SAFETY: start and length are those of the box that was leaked, and nobody uses them after this.
+                drop(unsafe { Box::from_raw(bytes) });
             }
             Owner::Map { .. } => {}
             Owner::Slab { slabs, base } => slabs.give_back(*base, self.start.as_ptr() as usize - base),

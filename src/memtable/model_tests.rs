@@ -6,14 +6,16 @@ use std::sync::Arc;
 
 use proptest::prelude::*;
 
+use crate::base::checksum;
 use crate::base::cursor::{Direction, RecordCursor};
+use crate::base::descriptor::Layout;
 use crate::base::key::KeyRange;
 use crate::base::merge_operator::MergeOperator;
 use crate::base::operands;
 use crate::base::record::{Kind, NEVER, OwnedRecord, Record};
 use crate::cache::budget::Budget;
 
-use super::{Below, GroupScan, Lookup, MemKey, Memtable, MemtableConfig, SealedEpoch, UserKeyBounds, ViewId};
+use super::{Below, GroupScan, Lookup, MemKey, Memtable, MemtableConfig, Probe, SealedEpoch, UserKeyBounds, ViewId};
 
 /// Joins operands to the value; refuses "!".
 struct Join;
@@ -105,8 +107,26 @@ fn bytes_of(key: u8) -> (Vec<u8>, bool) {
     (bytes, true)
 }
 
+/// Numbered, so that each call may find what the one before found of the same key.
 fn mem_key(bytes: &[u8], grouped: bool) -> MemKey<'_> {
-    if grouped { MemKey::grouped(bytes, PREFIX_LEN) } else { MemKey::single(bytes) }
+    let (layout, prefix_len) = if grouped { (Layout::Grouped, PREFIX_LEN) } else { (Layout::Single, bytes.len()) };
+    let number = checksum::hash64(bytes) << 1 | 1;
+    MemKey::numbered(layout, bytes, prefix_len, MemKey::hash_of(layout, bytes, prefix_len), number)
+}
+
+/// A probe says what a lookup says.
+fn assert_probe(memtable: &Memtable, key: MemKey<'_>) {
+    let probe = memtable.probe(key);
+    let agree = match (&probe, memtable.lookup(key)) {
+        (Probe::Value { at, expiry }, Lookup::Record(record)) => {
+            record.kind == Kind::Put && memtable.value(*at) == record.value && *expiry == record.expiry
+        }
+        (Probe::Absent, Lookup::Absent) | (Probe::Operands, Lookup::Operands(_)) => true,
+        (Probe::Unknown, Lookup::Unknown) => true,
+        (Probe::Absent, Lookup::Record(record)) => record.kind == Kind::Delete,
+        _ => false,
+    };
+    assert!(agree, "{probe:?} but {:?}", memtable.lookup(key));
 }
 
 struct Frozen {
@@ -352,6 +372,7 @@ impl World {
 
     fn get(&mut self, key: u8, promote: bool) {
         let (key, grouped) = bytes_of(key);
+        assert_probe(&self.memtable, mem_key(&key, grouped));
         let lookup = self.memtable.lookup(mem_key(&key, grouped));
         let unknown = matches!(lookup, Lookup::Unknown);
         assert_eq!(answer(&lookup, self.below_value(&key)).as_ref(), self.model.get(&key));
@@ -417,6 +438,7 @@ impl World {
     fn check_all(&self) {
         for key in 0..=255 {
             let (key, grouped) = bytes_of(key);
+            assert_probe(&self.memtable, mem_key(&key, grouped));
             let lookup = self.memtable.lookup(mem_key(&key, grouped));
             let found = answer(&lookup, self.below_value(&key));
             assert_eq!(found.as_ref(), self.model.get(&key), "now, {key:?}: {lookup:?}");

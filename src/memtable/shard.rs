@@ -79,7 +79,6 @@ impl Shard {
 
     /// The line of a tag. All tags of a shard agree in their leading bits, so the rest is spread over the whole word.
     #[inline]
-    #[expect(clippy::cast_possible_truncation, reason = "masked to the number of lines")]
     fn home(&self, tag: u64) -> usize {
         (tag.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize & self.lines.len().wrapping_sub(1)
     }
