@@ -1,26 +1,28 @@
 //! Buffers that are used again, so that a call on a state allocates nothing.
 
-use std::cell::RefCell;
+use std::cell::Cell;
 use std::ops::{Deref, DerefMut};
 
 /// Most buffers a thread keeps; a call uses two or three.
-const KEPT: usize = 8;
+const KEPT: usize = 4;
 
 /// Largest buffer that is kept.
 const KEPT_BYTES: usize = 64 << 10;
 
 thread_local! {
-    static FREE: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+    /// Places for buffers, those without capacity empty.
+    static KEPT_BUFFERS: [Cell<Vec<u8>>; KEPT] = const { [const { Cell::new(Vec::new()) }; KEPT] };
 }
 
-/// An empty buffer from the thread's free list, to which it goes back when dropped.
+/// An empty buffer of those that the thread keeps, which it is again when dropped.
 pub(super) struct Scratch(Vec<u8>);
 
 impl Scratch {
     /// Takes one.
     #[inline]
     pub(super) fn take() -> Self {
-        Self(FREE.try_with(|free| free.borrow_mut().pop()).ok().flatten().unwrap_or_default())
+        let kept = KEPT_BUFFERS.try_with(|places| places.iter().map(Cell::take).find(|buffer| buffer.capacity() > 0));
+        Self(kept.ok().flatten().unwrap_or_default())
     }
 }
 
@@ -32,11 +34,13 @@ impl Drop for Scratch {
             return;
         }
         buffer.clear();
-        // The thread may be ending, its free list gone: then the buffer just goes.
-        let _ = FREE.try_with(|free| {
-            let mut free = free.borrow_mut();
-            if free.len() < KEPT {
-                free.push(buffer);
+        // The thread may be ending, its buffers gone: then this one goes too.
+        let _ = KEPT_BUFFERS.try_with(|places| {
+            for place in places {
+                buffer = place.replace(std::mem::take(&mut buffer));
+                if buffer.capacity() == 0 {
+                    break;
+                }
             }
         });
     }
