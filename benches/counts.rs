@@ -1,12 +1,15 @@
-//! What an operation costs in allocations, and, under callgrind, in instructions.
+//! What an operation costs in allocations and in instructions: counts that don't depend on the machine's mood.
 //!
-//! `cargo bench --bench allocations` prints allocations an operation. For instructions, run one operation so often:
-//! `valgrind --tool=callgrind --toggle-collect='*measured*' <the bench's binary> <operation> <times>`.
+//! `cargo bench --bench counts` prints both, `-- --check` compares them with `benches/counts.tsv` and fails where one has
+//! grown by more than a twentieth, `-- --write` writes that file anew. Instructions are those of the owner's thread under
+//! callgrind (`valgrind` must be there), the preparation left out; those of a build by another compiler are told but not
+//! held against it.
 #![allow(missing_docs, clippy::unwrap_used, clippy::print_stdout, clippy::disallowed_methods)]
 #![expect(unsafe_code, reason = "an allocator that counts")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::hint::black_box;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use highwater::base::cursor::Direction;
@@ -239,12 +242,108 @@ const OPERATIONS: [Operation; 13] = [
     ("timers", timers),
 ];
 
-fn main() {
-    let arguments: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with("--")).collect();
-    let times = arguments.get(1).and_then(|times| times.parse().ok()).unwrap_or(OPS);
-    for (name, operation) in OPERATIONS {
-        if arguments.first().is_none_or(|only| only == name) {
-            println!("{name:<20} {:8.3} allocations an operation", operation(times) as f64 / times as f64);
+/// Operations under callgrind, where everything takes fifty times as long.
+const FEW_OPS: u64 = 5_000;
+const BASELINE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/counts.tsv");
+
+/// What one operation costs.
+#[derive(Debug, Clone, PartialEq)]
+struct Cost {
+    name: String,
+    allocations: f64,
+    instructions: f64,
+}
+
+/// Instructions that `measured` took for one operation, this binary run under callgrind.
+fn instructions(name: &str) -> f64 {
+    let directory = tempfile::tempdir().unwrap();
+    let out = directory.path().join("out");
+    let status = Command::new("valgrind")
+        .args(["--tool=callgrind", "--toggle-collect=*measured*", "--quiet"])
+        .arg(format!("--callgrind-out-file={}", out.display()))
+        .arg(std::env::current_exe().unwrap())
+        .args([name, &FEW_OPS.to_string()])
+        .stdout(Stdio::null())
+        .status()
+        .expect("valgrind must be installed");
+    assert!(status.success(), "{name} under valgrind: {status}");
+    // With several threads there is a file for each part; the totals of all count.
+    let totals = std::fs::read_to_string(&out).unwrap();
+    let total = totals.lines().find_map(|line| line.strip_prefix("totals: ")).expect("callgrind wrote no totals");
+    total.trim().parse::<f64>().unwrap() / FEW_OPS as f64
+}
+
+fn measure() -> Vec<Cost> {
+    let cost = |(name, operation): &Operation| {
+        let allocations = operation(OPS) as f64 / OPS as f64;
+        let cost = Cost { name: (*name).into(), allocations, instructions: instructions(name) };
+        println!("{name:<20} {allocations:8.3} allocations {:8.0} instructions", cost.instructions);
+        cost
+    };
+    OPERATIONS.iter().map(cost).collect()
+}
+
+/// The compiler: its version decides how many instructions there are.
+fn compiler() -> String {
+    let version = Command::new("rustc").arg("--version").output().unwrap();
+    String::from_utf8(version.stdout).unwrap().trim().into()
+}
+
+fn write(costs: &[Cost]) {
+    let mut text = format!("# {}\n# operation\tallocations\tinstructions\n", compiler());
+    for cost in costs {
+        text.push_str(&format!("{}\t{:.3}\t{:.0}\n", cost.name, cost.allocations, cost.instructions));
+    }
+    std::fs::write(BASELINE, text).unwrap();
+}
+
+fn read() -> (String, Vec<Cost>) {
+    let text = std::fs::read_to_string(BASELINE).unwrap();
+    let compiler = text.lines().next().and_then(|line| line.strip_prefix("# ")).unwrap().to_string();
+    let cost = |line: &str| {
+        let mut fields = line.split('\t');
+        let number = |field: Option<&str>| field.unwrap().parse().unwrap();
+        let name = fields.next().unwrap().into();
+        Cost { name, allocations: number(fields.next()), instructions: number(fields.next()) }
+    };
+    (compiler, text.lines().filter(|line| !line.starts_with('#')).map(cost).collect())
+}
+
+/// False when a count has grown by more than a twentieth.
+fn check(costs: &[Cost]) -> bool {
+    let (by, baseline) = read();
+    let comparable = by == compiler();
+    if !comparable {
+        println!("instructions aren't held against those of {by}");
+    }
+    assert_eq!(costs.len(), baseline.len(), "benches/counts.tsv is of other operations: write it anew");
+    let mut good = true;
+    for (cost, was) in costs.iter().zip(&baseline) {
+        assert_eq!(cost.name, was.name);
+        // An allocation that a hundredth of the operations makes is the growth of some vector.
+        let more_allocations = cost.allocations > was.allocations * 1.05 + 0.01;
+        let more_instructions = comparable && cost.instructions > was.instructions * 1.05 + 1.0;
+        if more_allocations || more_instructions {
+            println!("{} costs more than in benches/counts.tsv: {cost:?}, was {was:?}", cost.name);
+            good = false;
         }
+    }
+    good
+}
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let named = arguments.iter().find_map(|name| OPERATIONS.iter().find(|(n, _)| n == name));
+    if let Some((_, operation)) = named {
+        let times = arguments.iter().find_map(|times| times.parse().ok()).unwrap_or(OPS);
+        println!("{:.3} allocations an operation", operation(times) as f64 / times as f64);
+        return;
+    }
+    let costs = measure();
+    if arguments.iter().any(|a| a == "--write") {
+        write(&costs);
+    }
+    if arguments.iter().any(|a| a == "--check") && !check(&costs) {
+        std::process::exit(1);
     }
 }
