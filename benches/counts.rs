@@ -4,7 +4,7 @@
 //! grown by more than a twentieth, `-- --write` writes that file anew. Instructions are those of the owner's thread under
 //! callgrind (`valgrind` must be there), the preparation left out; those of a build by another compiler are told but not
 //! held against it.
-#![allow(missing_docs, clippy::unwrap_used, clippy::print_stdout, clippy::disallowed_methods)]
+#![allow(missing_docs, clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, clippy::disallowed_methods)]
 #![expect(unsafe_code, reason = "an allocator that counts")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
