@@ -19,7 +19,7 @@ use super::codec::{Codec, take_part, undecodable};
 use super::scratch::Scratch;
 use crate::Result;
 use crate::base::cursor::Direction;
-use crate::base::key::put_escaped;
+use crate::base::key::{check_part, put_escaped};
 use crate::base::key_group::{KeyGroup, KeyGroupRange};
 use crate::engine::{Backend, ReadView};
 
@@ -95,8 +95,8 @@ impl<K: Codec, N: Codec> TimerService<K, N> {
     /// Registers a timer, at any time, also one that has passed: it is then due at once.
     ///
     /// # Errors
-    /// `InvalidArgument` for a key of another subtask, or when key and namespace together are over the
-    /// limit of a key; `Backpressure` when storage is behind. Nothing was written then.
+    /// `InvalidArgument` for a key of another subtask, or when key or namespace is over the limit
+    /// of a part of a key; `Backpressure` when storage is behind. Nothing was written then.
     pub fn register(
         &mut self,
         backend: &mut Backend,
@@ -294,6 +294,8 @@ fn locate<K: Codec, N: Codec>(
     timestamp_ms: i64,
 ) -> Result<Located> {
     let owner = Located::of(backend, at)?;
+    check_part(owner.key(), "key")?;
+    check_part(owner.namespace(), "namespace")?;
     let mut bytes = Scratch::take();
     bytes.push(domain as u8);
     timestamp_ms.encode(&mut bytes)?;
