@@ -28,26 +28,20 @@ fn script(rig: &mut Rig) -> Result<()> {
     rig.executor.run_until_idle();
     tolerate(rig.incremental())?;
     rig.check()?;
-    collect(rig)?;
+    rig.collect().map(drop)?;
     rig.kill();
     rig.start(3)?;
     rig.check()?;
     rig.write_all(600..800)?;
     tolerate(rig.incremental())?;
     tolerate(rig.checkpoint(CheckpointKind::Full))?;
-    collect(rig)?;
+    rig.collect().map(drop)?;
     rig.kill_and_lose_directory();
     rig.eager = true;
     rig.start(1)?;
     rig.write_all(800..900)?;
     tolerate(rig.incremental())?;
     rig.check()
-}
-
-fn collect(rig: &mut Rig) -> Result<()> {
-    rig.clock.set(highwater::base::clock::Clock::now_ms(&*rig.clock) + 10);
-    let collector = rig.coordinator.as_ref().unwrap().collector();
-    rig.env().collect_garbage(&collector).map(drop)
 }
 
 /// A checkpoint may fail, the job goes on; anything else about it that is wrong is not put up with.
@@ -86,7 +80,7 @@ fn run(what: &str, arm: impl Fn(&Rig)) {
         assert_eq!(rig.env().latest_checkpoint()?.map(|last| last.id()), Some(completed.id()));
         assert_eq!(rig.model, frozen);
         rig.check()?;
-        collect(rig)?;
+        rig.collect().map(drop)?;
         rig.kill_and_lose_directory();
         rig.start(1)?;
         rig.check()

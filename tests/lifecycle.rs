@@ -9,35 +9,13 @@ use std::time::Duration;
 
 use common::rig::{Rig, Task};
 use common::tiny;
-use highwater::base::clock::Clock;
-use highwater::checkpoint::manifests::segment_names;
+use highwater::checkpoint::manifests::read_part;
 use highwater::checkpoint::object_name::{ObjectKind, ObjectName};
 use highwater::io::store::Store;
 use highwater::*;
 
-fn objects(rig: &Rig) -> BTreeSet<String> {
-    rig.objects.list("").unwrap().into_iter().map(|o| o.name).filter(|name| ObjectName::parse(name).is_some()).collect()
-}
-
 fn segments(names: &BTreeSet<String>) -> usize {
     names.iter().filter(|name| ObjectName::parse(name).unwrap().kind == ObjectKind::Segment).count()
-}
-
-fn reachable(rig: &Rig) -> BTreeSet<String> {
-    let mut names = BTreeSet::new();
-    for checkpoint in rig.env().completed_checkpoints().unwrap() {
-        for part in checkpoint.parts() {
-            names.insert(part.manifest.name.clone());
-            names.extend(segment_names(&*rig.objects, &part.manifest).unwrap());
-        }
-    }
-    names
-}
-
-fn collect(rig: &mut Rig) -> Result<()> {
-    rig.clock.set(rig.clock.now_ms() + 1000);
-    let collector = rig.coordinator.as_ref().unwrap().collector();
-    rig.env().collect_garbage(&collector).map(drop)
 }
 
 /// A pauses with a checkpoint under way; B claims, restores, and goes on. A wakes: its parts are refused, it can't
@@ -67,9 +45,9 @@ fn a_paused_writer_that_wakes_under_its_successor_is_fenced() {
     assert_eq!(last.kind(), ErrorKind::Fenced, "{last}");
     assert!(coordinator.fenced().is_some());
     assert_eq!(coordinator.begin(id + 1).unwrap_err().kind(), ErrorKind::Fenced);
-    let before = objects(&b);
-    assert_eq!(collect(&mut a).unwrap_err().kind(), ErrorKind::Fenced);
-    assert_eq!(objects(&b), before, "a fenced writer deleted something");
+    let before = b.object_names();
+    assert_eq!(a.collect().unwrap_err().kind(), ErrorKind::Fenced);
+    assert_eq!(b.object_names(), before, "a fenced writer deleted something");
     let last = b.env().latest_checkpoint().unwrap();
     let operator = Operator::new("other", 16);
     let error = a.env().backend(&operator, Subtask { index: 0, parallelism: 1 }, last.as_ref()).unwrap_err();
@@ -79,9 +57,9 @@ fn a_paused_writer_that_wakes_under_its_successor_is_fenced() {
     b.check().unwrap();
     b.incremental().unwrap();
     b.incremental().unwrap();
-    collect(&mut b).unwrap();
-    collect(&mut b).unwrap();
-    assert_eq!(objects(&b), reachable(&b));
+    b.collect().unwrap();
+    b.collect().unwrap();
+    assert_eq!(b.object_names(), b.reachable());
     b.kill_and_lose_directory();
     b.start(1).unwrap();
     b.check().unwrap();
@@ -114,12 +92,12 @@ fn the_first_checkpoint_after_a_rescale_uploads_only_the_delta() {
     rig.incremental().unwrap();
     for (round, parallelism) in [3, 1, 4, 2].into_iter().enumerate() {
         rig.kill_and_lose_directory();
-        let before = objects(&rig);
+        let before = rig.object_names();
         rig.start(parallelism).unwrap();
         rig.check().unwrap();
         let unchanged = rig.incremental().unwrap();
         assert_eq!(unchanged.parts().iter().map(|part| part.delta_bytes).sum::<u64>(), 0);
-        let after = objects(&rig);
+        let after = rig.object_names();
         assert_eq!(segments(&after), segments(&before), "segments were uploaded with nothing written");
         assert_eq!(after.len() - before.len(), parallelism as usize, "one manifest a subtask");
         rig.put(3, vec![round as u8; 10]).unwrap();
@@ -127,7 +105,7 @@ fn the_first_checkpoint_after_a_rescale_uploads_only_the_delta() {
         let (delta, full) =
             changed.parts().iter().fold((0, 0), |(d, f), part| (d + part.delta_bytes, f + part.full_bytes));
         assert!(delta > 0 && delta * 20 < full, "{delta} bytes of {full} for one key");
-        assert_eq!(segments(&objects(&rig)), segments(&before) + 1, "one key changed: one segment");
+        assert_eq!(segments(&rig.object_names()), segments(&before) + 1, "one key changed: one segment");
         rig.check().unwrap();
     }
 }
@@ -149,23 +127,29 @@ fn retention_and_garbage_collection_leave_exactly_what_is_reachable() {
                 rig.abort(id).unwrap();
             }
             rig.incremental().unwrap();
-            collect(&mut rig).unwrap();
-            assert!(reachable(&rig).is_subset(&objects(&rig)), "round {round}: something retained is gone");
+            rig.collect().unwrap();
+            assert!(rig.reachable().is_subset(&rig.object_names()), "round {round}: something retained is gone");
         }
         assert!(rig.env().completed_checkpoints().unwrap().len() <= 2);
+        // Orphans of the aborted ones too, while their epoch lasts: no flush has been missed by the newest.
+        rig.work();
+        rig.incremental().unwrap();
+        rig.incremental().unwrap();
+        rig.collect().unwrap();
+        rig.collect().unwrap();
+        assert_eq!(rig.object_names(), rig.reachable(), "round {round}");
         rig.kill();
         if round % 2 == 0 {
             rig.kill_and_lose_directory();
         }
     }
-    // The aborted ones' orphans are of older epochs now.
     rig.start(1).unwrap();
     rig.incremental().unwrap();
     rig.write_all(n..n + 50).unwrap();
     rig.incremental().unwrap();
-    collect(&mut rig).unwrap();
-    collect(&mut rig).unwrap();
-    assert_eq!(objects(&rig), reachable(&rig));
+    rig.collect().unwrap();
+    rig.collect().unwrap();
+    assert_eq!(rig.object_names(), rig.reachable());
     let verified = inspect::verify::verify(&rig.env().log()).unwrap();
     assert!(verified.bad.is_empty(), "{:?}", verified.bad);
     for checkpoint in rig.env().completed_checkpoints().unwrap() {
@@ -183,14 +167,12 @@ fn a_full_checkpoint_depends_on_nothing_older() {
     rig.start(2).unwrap();
     rig.write_all(0..600).unwrap();
     rig.incremental().unwrap();
-    let older = objects(&rig);
+    let older = rig.object_names();
     let full = rig.checkpoint(CheckpointKind::Full).unwrap();
-    let mut reached = BTreeSet::new();
     for part in full.parts() {
         assert!(part.self_contained && part.delta_bytes + part.manifest.length_bytes == part.full_bytes);
-        reached.insert(part.manifest.name.clone());
-        reached.extend(segment_names(&*rig.objects, &part.manifest).unwrap());
     }
+    let reached = rig.reached_by(&full);
     assert!(reached.is_disjoint(&older), "a full checkpoint builds on older objects");
     rig.kill_and_lose_directory();
     older.iter().for_each(|name| rig.objects.delete(name).unwrap());
@@ -274,4 +256,36 @@ fn fetching_restored_files_goes_on_after_the_store_was_away() {
     assert!(rig.env().stats().disk_used_bytes > 0);
     rig.check().unwrap();
     assert_eq!(rig.store_faults.calls(), calls, "reads still go to the store");
+}
+
+/// Newer beats older by sequence, so a writer begins above all its parents, also above the one that is far ahead.
+#[test]
+fn a_restored_backend_writes_above_every_sequence_that_it_restored() {
+    let mut rig = Rig::new(tiny());
+    rig.start(2).unwrap();
+    for parallelism in [1, 3, 2, 1] {
+        rig.write_all(0..200).unwrap();
+        for _ in 0..40 * rig.tasks.len() {
+            rig.put(7, b"old".to_vec()).unwrap();
+            let view = rig.task_of(7).backend.read_view().unwrap();
+            let backend = &rig.task_of(7).backend;
+            assert_eq!((view.key_groups(), view.max_parallelism()), (backend.key_groups(), backend.max_parallelism()));
+        }
+        rig.put(7, b"older".to_vec()).unwrap();
+        let checkpoint = rig.incremental().unwrap();
+        let mut greatest = 0;
+        for part in checkpoint.parts() {
+            let manifest = read_part(&*rig.objects, part).unwrap();
+            let sequences = manifest.version.refs().map(|(_, _, r)| r.meta().sequences.1);
+            greatest = sequences.fold(greatest, u64::max);
+        }
+        rig.kill_and_lose_directory();
+        rig.start(parallelism).unwrap();
+        let own = rig.task_of(7).backend.current_sequence();
+        assert!(own > greatest && greatest > 40, "{own} after {greatest}");
+        rig.put(7, b"new".to_vec()).unwrap();
+        rig.incremental().unwrap();
+        rig.work();
+        rig.check().unwrap();
+    }
 }

@@ -245,3 +245,38 @@ fn many_timers_at_one_time_pop_in_order_when_memory_has_let_go_of_them() {
     assert_eq!(popped, 3000);
     assert_eq!(timers.next_timestamp(&mut b, TimeDomain::Event).unwrap(), None);
 }
+
+#[test]
+fn popping_restored_timers_reads_the_state_once_in_a_batch_not_once_a_timer() {
+    const TIMERS: u64 = 100_000;
+    let mut world = World::new(Tuning::for_memory(16 << 20));
+    let register = |b: &mut Backend, timers: &mut TimerService<u64, ()>, key: u64| {
+        timers.register(b, TimeDomain::Event, &key, (key * 7919 % TIMERS).cast_signed()).unwrap();
+    };
+    let (mut coordinator, mut tasks) = subtasks(&world, &operator(), 1);
+    let mut timers = tasks[0].timers::<u64, ()>("timers").unwrap();
+    for key in 0..TIMERS {
+        register(&mut tasks[0], &mut timers, key);
+        if key % 4096 == 0 {
+            drop(tasks[0].read_view().unwrap());
+            world.executor.run_until_idle();
+            tasks[0].poll().unwrap();
+        }
+    }
+    complete(&world, &mut coordinator, &mut tasks, 1);
+    drop((tasks, coordinator));
+    world.crash();
+    let (_coordinator, mut tasks) = subtasks(&world, &operator(), 1);
+    let b = &mut tasks[0];
+    let mut timers = b.timers::<u64, ()>("timers").unwrap();
+    let looks = |world: &World| world.env().stats().cache_hits + world.env().stats().cache_misses;
+    let before = looks(&world);
+    for time in 0..TIMERS {
+        let timer = timers.pop_until(b, TimeDomain::Event, i64::MAX).unwrap().unwrap();
+        assert_eq!(timer.timestamp_ms.cast_unsigned(), time);
+    }
+    assert_eq!(timers.pop_until(b, TimeDomain::Event, i64::MAX).unwrap(), None);
+    let blocks = looks(&world) - before;
+    println!("{blocks} blocks looked at for {TIMERS} timers");
+    assert!(blocks < 2 * TIMERS, "{blocks} blocks for {TIMERS} timers");
+}

@@ -11,7 +11,7 @@
 
 use super::ids::StateId;
 use super::key_group::{KeyGroup, KeyGroupRange};
-use super::limits::MAX_KEY_PART_BYTES;
+use super::limits::{MAX_COMPOSED_KEY_BYTES, MAX_KEY_PART_BYTES};
 use crate::{Error, Result};
 
 /// Length of key group and state id.
@@ -26,6 +26,16 @@ pub struct KeyShape {
     pub key_width: Option<u16>,
     /// Width of every namespace in bytes; `Some(0)` for none.
     pub namespace_width: Option<u16>,
+}
+
+impl KeyShape {
+    /// The shape of states whose entries all lie under the empty key and namespace, in the order of their user keys.
+    pub const USER_KEYS_ONLY: Self = Self { key_width: Some(0), namespace_width: Some(0) };
+
+    /// Longest user key in bytes. Where the user key stands for key and namespace too, it may be as long as those could.
+    fn max_user_key_bytes(self) -> usize {
+        if self == Self::USER_KEYS_ONLY { MAX_COMPOSED_KEY_BYTES } else { MAX_KEY_PART_BYTES }
+    }
 }
 
 /// The parts of a key as the host gives them.
@@ -67,8 +77,22 @@ fn put_short(out: &mut Vec<u8>, part: &[u8]) {
 fn refused(part: &[u8], width: Option<u16>, what: &str) -> Error {
     match width {
         Some(width) => Error::invalid(format!("{what} of {} bytes in a state of {what} width {width}", part.len())),
-        None => Error::invalid(format!("{what} of {} bytes is over the limit of {MAX_KEY_PART_BYTES}", part.len())),
+        None => too_long(part, MAX_KEY_PART_BYTES, what),
     }
+}
+
+#[cold]
+fn too_long(part: &[u8], limit: usize, what: &str) -> Error {
+    Error::invalid(format!("{what} of {} bytes is over the limit of {limit}", part.len()))
+}
+
+/// Checks the length of a part that is about to be composed into a user key.
+///
+/// # Errors
+/// [`crate::ErrorKind::InvalidArgument`] when it is over [`MAX_KEY_PART_BYTES`].
+#[inline]
+pub fn check_part(part: &[u8], what: &str) -> Result<()> {
+    if part.len() > MAX_KEY_PART_BYTES { Err(too_long(part, MAX_KEY_PART_BYTES, what)) } else { Ok(()) }
 }
 
 /// Appends a part of variable width: escaped and ended, so that others may follow.
@@ -115,8 +139,8 @@ pub fn encode_prefix(
 pub fn encode(out: &mut Vec<u8>, state: StateId, shape: KeyShape, parts: KeyParts<'_>) -> Result<usize> {
     encode_prefix(out, state, shape, parts.group, parts.key, parts.namespace)?;
     let prefix_len = out.len();
-    if parts.user_key.len() > MAX_KEY_PART_BYTES {
-        return Err(refused(parts.user_key, None, "user key"));
+    if parts.user_key.len() > MAX_KEY_PART_BYTES && parts.user_key.len() > shape.max_user_key_bytes() {
+        return Err(too_long(parts.user_key, shape.max_user_key_bytes(), "user key"));
     }
     out.extend_from_slice(parts.user_key);
     Ok(prefix_len)

@@ -3,8 +3,17 @@
 /// Longest user part of a key (key, namespace or user key), before escaping, in bytes.
 pub const MAX_KEY_PART_BYTES: usize = 64 << 10;
 
+/// Longest user key that is composed of others, in bytes: that of a state without keys and namespaces of its own. A timer
+/// is a domain and a time (9 bytes), its key, which escaping can double, and its namespace.
+pub const MAX_COMPOSED_KEY_BYTES: usize = 9 + (2 * MAX_KEY_PART_BYTES + 2) + MAX_KEY_PART_BYTES;
+
 /// Longest encoded key: group and state id, then three parts, two of which escaping can double.
 pub const MAX_ENCODED_KEY_BYTES: usize = 6 + 2 * (2 * MAX_KEY_PART_BYTES + 2) + MAX_KEY_PART_BYTES;
+
+/// Longest bound of a range of encoded keys: the end behind a longest key is one byte longer.
+pub const MAX_KEY_BOUND_BYTES: usize = MAX_ENCODED_KEY_BYTES + 1;
+
+const _: () = assert!(6 + MAX_COMPOSED_KEY_BYTES <= MAX_ENCODED_KEY_BYTES, "a composed key is an encoded key");
 
 /// Largest single value whatever the budget, in bytes.
 pub const MAX_VALUE_BYTES: usize = 256 << 20;

@@ -11,13 +11,12 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use parking_lot::Mutex;
 
 use super::claim::Claim;
 use super::gc::{self, Facts, Plan, References};
-use super::log::{Change, LineageState, RootLog};
+use super::log::{Change, LineageState, Retention, RootLog};
 use crate::{Error, ErrorKind, Result};
 
 /// Completions that may come between reading the state and looking what is in flight before a run gives up.
@@ -28,7 +27,7 @@ const MAX_REREADS: u32 = 16;
 pub struct Collected {
     /// Checkpoints condemned.
     pub condemned: usize,
-    /// Condemned checkpoints whose objects went.
+    /// Condemned and aborted checkpoints whose manifests went.
     pub forgotten: usize,
     /// Objects deleted, leftovers included.
     pub objects: usize,
@@ -41,20 +40,13 @@ pub struct Collected {
 pub struct Collector {
     log: RootLog,
     claim: Claim,
-    retain: usize,
-    grace: Duration,
+    retention: Retention,
     pending: Arc<Mutex<BTreeSet<u64>>>,
 }
 
 impl Collector {
-    pub(super) fn new(
-        log: RootLog,
-        claim: Claim,
-        retain: usize,
-        grace: Duration,
-        pending: Arc<Mutex<BTreeSet<u64>>>,
-    ) -> Self {
-        Self { log, claim, retain, grace, pending }
+    pub(super) fn new(log: RootLog, claim: Claim, retention: Retention, pending: Arc<Mutex<BTreeSet<u64>>>) -> Self {
+        Self { log, claim, retention, pending }
     }
 
     /// Runs once. It lists the root and reads every manifest within reach: run it now and then (an eighth of the grace
@@ -65,8 +57,8 @@ impl Collector {
     /// `Unavailable`, after which the next run goes on.
     pub fn run(&self, references: &References<'_>) -> Result<Collected> {
         let before = self.current_state()?;
-        let entry = self.log.append(Some(&self.claim), &Change::Retain { retain: self.retain })?;
-        let condemned = entry.state.condemned.len().saturating_sub(before.condemned.len());
+        let condemned = before.beyond_retention(self.retention.retain).len();
+        self.log.append(Some(&self.claim), &Change::Retain(self.retention))?;
         let plan = self.plan(references)?;
         self.log.check_claim(&self.claim)?;
         let store = self.log.store();
@@ -77,11 +69,11 @@ impl Collector {
             store.delete_leftover(name)?;
         }
         if !plan.forget.is_empty() {
-            self.log.append(Some(&self.claim), &Change::Forget { ids: plan.forget.clone() })?;
+            self.log.append(Some(&self.claim), &Change::Forget { condemned: plan.forget.clone() })?;
         }
         Ok(Collected {
             condemned,
-            forgotten: plan.forget.len(),
+            forgotten: plan.checkpoints,
             objects: plan.objects.len() + plan.manifests.len() + plan.leftovers.len(),
             bytes: plan.bytes,
         })
@@ -99,7 +91,7 @@ impl Collector {
         let facts = Facts {
             state: &state,
             now_ms: self.log.clock().now_ms(),
-            grace_ms: i64::try_from(self.grace.as_millis()).unwrap_or(i64::MAX),
+            grace_ms: self.retention.grace_ms,
             held_back,
             objects: &objects,
             leftovers: &leftovers,

@@ -19,7 +19,7 @@ use parking_lot::Mutex;
 use super::claim::Claim;
 use super::collector::Collector;
 use super::completed::CompletedCheckpoint;
-use super::log::{Change, MAX_JOB_METADATA_BYTES, RootLog};
+use super::log::{Change, MAX_JOB_METADATA_BYTES, Retention, RootLog};
 use super::part::CheckpointPart;
 use crate::base::ids::CheckpointId;
 use crate::{Error, ErrorKind, Result};
@@ -88,7 +88,9 @@ pub struct Coordinator {
     expected: BTreeMap<String, u32>,
     settings: CoordinatorSettings,
     pending: BTreeMap<u64, Pending>,
-    /// Ids in `pending`, shared with collectors: what they may reach must stay.
+    /// Ids whose completion was tried and may yet turn out to have been written down, aborted or not.
+    in_doubt: BTreeSet<u64>,
+    /// Ids in `pending` and `in_doubt`, shared with collectors: what they may reach must stay.
     pending_ids: Arc<Mutex<BTreeSet<u64>>>,
     greatest_begun: Option<u64>,
     stats: CoordinatorStats,
@@ -127,6 +129,7 @@ impl Coordinator {
             expected,
             settings,
             pending: BTreeMap::new(),
+            in_doubt: BTreeSet::new(),
             pending_ids: Arc::default(),
             greatest_begun: ours.map(|id| id.id),
             stats: CoordinatorStats::default(),
@@ -236,7 +239,9 @@ impl Coordinator {
         if self.pending.remove(&id).is_none() {
             return Ok(false);
         }
-        self.pending_ids.lock().remove(&id);
+        if !self.in_doubt.contains(&id) {
+            self.pending_ids.lock().remove(&id);
+        }
         self.stats.aborted += 1;
         self.stats.consecutive_failures += 1;
         self.check_failures()?;
@@ -278,8 +283,12 @@ impl Coordinator {
     /// A garbage collector for this job, to be run where blocking harms nobody.
     #[must_use]
     pub fn collector(&self) -> Collector {
-        let (retain, grace) = (self.settings.retain, self.settings.grace);
-        Collector::new(self.log.clone(), self.claim, retain, grace, self.pending_ids.clone())
+        Collector::new(self.log.clone(), self.claim, self.retention(), self.pending_ids.clone())
+    }
+
+    fn retention(&self) -> Retention {
+        let grace_ms = i64::try_from(self.settings.grace.as_millis()).unwrap_or(i64::MAX);
+        Retention { retain: self.settings.retain, grace_ms }
     }
 
     fn id(&self, id: u64) -> CheckpointId {
@@ -333,7 +342,8 @@ impl Coordinator {
             metadata: pending.metadata.clone(),
             parts: pending.parts.values().cloned().collect(),
         };
-        let change = Change::Complete { checkpoint: Box::new(checkpoint.clone()), retain: self.settings.retain };
+        let change = Change::Complete { checkpoint: Box::new(checkpoint.clone()), retention: self.retention() };
+        self.in_doubt.insert(id);
         let entry = self.log.append(Some(&self.claim), &change).inspect_err(|error| {
             if error.kind() == ErrorKind::Fenced {
                 self.fenced = Some(error.clone());
@@ -342,7 +352,9 @@ impl Coordinator {
         // As the log has it: an earlier try may have written it down.
         let checkpoint = entry.state.checkpoint(checkpoint.id).cloned().unwrap_or(checkpoint);
         self.pending.remove(&id);
-        self.pending_ids.lock().remove(&id);
+        // The entry stands, so whatever was sent before it and never answered has come too late.
+        let settled = std::mem::take(&mut self.in_doubt);
+        self.pending_ids.lock().retain(|id| self.pending.contains_key(id) || !settled.contains(id));
         self.stats.completed += 1;
         self.stats.consecutive_failures = 0;
         Ok(Some(checkpoint))

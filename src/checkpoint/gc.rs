@@ -1,30 +1,35 @@
 //! What may be deleted: a pure decision over a log's state and a listing.
 //!
-//! Live is what a checkpoint reaches that is retained, or condemned for less than the grace period, or held back.
-//! (Pinned ones are retained.) Everything else goes if we know that nobody can come to reach it:
+//! An object's name says which checkpoint it was made for, if for one alone, and so does what a checkpoint's part says
+//! of the names that its subtask has settled. So nothing has to be remembered of checkpoints that are gone but their ids.
+//! Live is what a checkpoint reaches that is retained (as pinned ones are), or condemned for less than the grace
+//! period or held back. Of what isn't live, this goes once it is older than the grace period:
 //!
-//! - what condemned checkpoints reach whose grace period is over;
-//! - objects of an older writer epoch that no checkpoint reaches and that are older than the grace period: orphans of
-//!   aborted uploads. Such objects of the current epoch are left alone: they may be uploads in flight, or of
-//!   an aborted checkpoint that a later one will build on;
-//! - leftovers of interrupted writes, older than the grace period.
+//! - everything of an older writer epoch;
+//! - what was made for a checkpoint of the current epoch that is condemned, or that is aborted and older than the newest
+//!   completed one;
+//! - shared segments of the current epoch that the newest checkpoint that others build on has settled: uploads
+//!   that were given up and tried again under another name, or whose segments were merged away;
+//! - leftovers of interrupted writes.
 //!
-//! A pending checkpoint newer than the newest completed one needs nothing held: what it shares with a condemned one,
-//! the newest one that others build on shares too, since a subtask's tree never takes back a segment that it
-//! has dropped. An older one, still in flight while its successor has completed, may reach what only condemned ones
-//! still reach: while there is one, all condemned checkpoints are held back.
+//! A pending checkpoint newer than the newest completed one needs nothing held: its own objects bear its id, and of
+//! shared ones it may reach none that was settled without being live. An older one, still in flight while its
+//! successor has completed, may reach what only condemned ones still reach, or nobody: while there is one, nothing of
+//! the current epoch goes and all condemned checkpoints are held back.
 //!
-//! This rests on a rule for those who upload: an incremental checkpoint refers to a segment by the name under which the
-//! last incremental one (or the restore) knew it, never by that of a self-contained checkpoint's copy.
+//! This rests on rules for those who upload. An incremental checkpoint refers to a segment by the name under which the
+//! last incremental one (or the restore) knew it, never by that of a self-contained checkpoint's copy. And it settles no
+//! name that a newer one may refer to ([`super::part::CheckpointPart::settled`]).
 
 use std::collections::BTreeSet;
 
-use super::log::LineageState;
-use super::object_name::ObjectName;
-use super::part::ObjectRef;
+use super::completed::CompletedCheckpoint;
+use super::log::{Condemned, LineageState};
+use super::object_name::{ObjectKind, ObjectName, operator_folder};
+use super::part::{CheckpointPart, ObjectRef};
 use crate::base::ids::CheckpointId;
 use crate::io::store::ObjectEntry;
-use crate::{ErrorKind, Result};
+use crate::{Error, Result};
 
 /// Leftovers younger than this are left alone even without a grace period: somebody may be writing them.
 const LEFTOVER_MIN_AGE_MS: i64 = 60_000;
@@ -52,68 +57,114 @@ pub struct Facts<'a> {
 /// What to delete, in this order, and then to forget.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Plan {
-    /// Segments, and manifests that no condemned checkpoint owns.
+    /// Segments.
     pub objects: Vec<String>,
-    /// Manifests of condemned checkpoints; last, since they say which segments to delete.
+    /// Manifests; last, so that none is there without its segments having been, for longer than a moment.
     pub manifests: Vec<String>,
     /// Leftovers.
     pub leftovers: Vec<String>,
+    /// Checkpoints that the manifests are of.
+    pub checkpoints: usize,
     /// Condemned checkpoints to forget once all that is gone.
-    pub forget: Vec<CheckpointId>,
+    pub forget: Vec<Condemned>,
     /// Bytes of all that goes.
     pub bytes: u64,
+}
+
+/// What becomes of an object.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Fate {
+    /// It stays, and what it refers to.
+    Live,
+    /// It stays.
+    Kept,
+    /// It goes unless something live refers to it.
+    Goes,
+}
+
+impl Facts<'_> {
+    fn old(&self, ms: i64) -> bool {
+        ms.saturating_add(self.grace_ms) <= self.now_ms
+    }
+
+    fn is_due(&self, condemned: &Condemned) -> bool {
+        !self.held_back && self.old(condemned.condemned_ms)
+    }
+
+    /// By name and age alone.
+    fn fate(&self, name: &ObjectName, object: &ObjectEntry) -> Fate {
+        let epoch = self.state.claim.map_or(0, |claim| claim.epoch);
+        let own = name.checkpoint.map(|id| CheckpointId { epoch: name.epoch, id });
+        if let Some(id) = own {
+            let mut condemned = self.state.condemned.iter().filter(|c| c.contains(id)).peekable();
+            if condemned.peek().is_some() {
+                return if condemned.all(|c| self.is_due(c)) { Fate::Goes } else { Fate::Live };
+            }
+        }
+        let given_up = match own {
+            _ if name.epoch != epoch => name.epoch < epoch,
+            _ if self.held_back => false,
+            Some(id) => self.state.latest().is_some_and(|newest| id <= newest.id()),
+            None => self.is_settled(name),
+        };
+        if given_up && self.old(object.modified_ms) { Fate::Goes } else { Fate::Kept }
+    }
+
+    /// True for a shared segment of the current epoch that no pending or later checkpoint refers to unless the newest that
+    /// others build on does.
+    fn is_settled(&self, name: &ObjectName) -> bool {
+        let base = self.state.checkpoints.iter().rev().find(|c| !c.self_contained());
+        let ours = |part: &&CheckpointPart| {
+            part.checkpoint.epoch == name.epoch
+                && part.subtask == name.subtask
+                && operator_folder(&part.operator) == name.folder
+        };
+        let part = base.and_then(|base| base.parts().iter().find(ours));
+        part.is_some_and(|part| part.settled.contains(&name.counter))
+    }
 }
 
 /// Decides what goes.
 ///
 /// # Errors
-/// The first error of `references`, except for a due manifest that is gone or corrupt: its segments stay until a later
-/// epoch finds them orphaned.
+/// The first error of `references` on a manifest that has to stay.
 pub fn plan(facts: &Facts<'_>, references: &References<'_>) -> Result<Plan> {
-    let old = |ms: i64| ms.saturating_add(facts.grace_ms) <= facts.now_ms;
-    let epoch = facts.state.claim.map_or(0, |claim| claim.epoch);
-    let (due, fresh): (Vec<_>, Vec<_>) =
-        facts.state.condemned.iter().partition(|c| !facts.held_back && old(c.condemned_ms));
-    let parsed = |object: &ObjectEntry| ObjectName::parse(&object.name);
-    let orphaned = |object: &ObjectEntry| parsed(object).is_some_and(|n| n.epoch < epoch) && old(object.modified_ms);
-
     let mut plan = Plan::default();
-    let abandoned = |ms: i64| old(ms) && ms.saturating_add(LEFTOVER_MIN_AGE_MS) <= facts.now_ms;
+    let abandoned = |ms: i64| facts.old(ms) && ms.saturating_add(LEFTOVER_MIN_AGE_MS) <= facts.now_ms;
     for leftover in facts.leftovers.iter().filter(|leftover| abandoned(leftover.modified_ms)) {
         plan.leftovers.push(leftover.name.clone());
         plan.bytes += leftover.length_bytes;
     }
-    if due.is_empty() && !facts.objects.iter().any(orphaned) {
+    plan.forget = facts.state.condemned.iter().filter(|c| facts.is_due(c)).copied().collect();
+    let named = facts.objects.iter().filter_map(|object| Some((ObjectName::parse(&object.name)?, object)));
+    let judged: Vec<_> = named.map(|(name, object)| (facts.fate(&name, object), name, object)).collect();
+    if judged.iter().all(|(fate, ..)| *fate != Fate::Goes) {
         return Ok(plan);
     }
 
-    let retained = facts.state.checkpoints.iter().flat_map(|c| c.manifests());
-    let live_manifests: BTreeSet<_> = retained.chain(fresh.iter().flat_map(|c| &c.manifests)).collect();
     let mut live = BTreeSet::new();
-    for manifest in live_manifests {
-        live.insert(manifest.name.clone());
-        live.extend(references(manifest)?);
-    }
-    let mut doomed = BTreeSet::new();
-    let mut doomed_manifests = BTreeSet::new();
-    for manifest in due.iter().flat_map(|c| &c.manifests) {
-        doomed_manifests.insert(manifest.name.as_str());
-        match references(manifest) {
-            Ok(segments) => doomed.extend(segments),
-            Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Corruption) => {}
-            Err(error) => return Err(error),
+    let mut keep = |manifest: &ObjectRef| {
+        if live.insert(manifest.name.clone()) {
+            live.extend(references(manifest)?);
+        }
+        Ok::<(), Error>(())
+    };
+    facts.state.checkpoints.iter().flat_map(CompletedCheckpoint::manifests).try_for_each(&mut keep)?;
+    for (fate, name, object) in &judged {
+        if *fate == Fate::Live && name.kind == ObjectKind::Manifest {
+            keep(&ObjectRef { name: object.name.clone(), length_bytes: object.length_bytes, hash: name.hash })?;
         }
     }
-    for object in facts.objects.iter().filter(|object| parsed(object).is_some() && !live.contains(&object.name)) {
-        if doomed_manifests.contains(object.name.as_str()) {
+    let mut checkpoints = BTreeSet::new();
+    for (_, name, object) in judged.iter().filter(|(fate, _, o)| *fate == Fate::Goes && !live.contains(&o.name)) {
+        if name.kind == ObjectKind::Manifest {
+            checkpoints.insert((name.epoch, name.checkpoint));
             plan.manifests.push(object.name.clone());
-        } else if doomed.contains(&object.name) || orphaned(object) {
-            plan.objects.push(object.name.clone());
         } else {
-            continue;
+            plan.objects.push(object.name.clone());
         }
         plan.bytes += object.length_bytes;
     }
-    plan.forget = due.iter().map(|c| c.id).collect();
+    plan.checkpoints = checkpoints.len();
     Ok(plan)
 }

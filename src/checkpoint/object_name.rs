@@ -1,14 +1,17 @@
 //! Names of what subtasks upload.
 //!
 //! ```text
-//! <operator, encoded>/<subtask>/<writer epoch>/<counter>-<hash, 16 hex digits>.seg   a segment
-//! <operator, encoded>/<subtask>/<writer epoch>/<counter>-<hash, 16 hex digits>.man   a manifest
+//! <operator, encoded>/<subtask>/<writer epoch>/<counter>-<hash>.seg        a segment that any checkpoint may refer to
+//! <operator, encoded>/<subtask>/<writer epoch>/<counter>-<hash>-<id>.seg   a segment of self-contained checkpoint <id>
+//! <operator, encoded>/<subtask>/<writer epoch>/<counter>-<hash>-<id>.man   a manifest of checkpoint <id>
 //!
 //! clicks~20by~20user/0/3/17-00c0ffee00c0ffee.seg
 //! ```
 //!
-//! The hash is the XXH3-64 of the object's bytes. The counter never repeats within operator, subtask and epoch, so a
-//! name is never used again for other bytes. `log/` is the root log's: an operator of that name is encoded as `~6Cog`.
+//! The hash is the XXH3-64 of the object's bytes in 16 hex digits. The counter never repeats within operator, subtask and
+//! epoch, so a name is never used again for other bytes. The id, of the same epoch, says for which checkpoint alone an
+//! object was made; so it is known from a listing what goes with that checkpoint. `log/` is the root log's: an operator of
+//! that name is encoded as `~6Cog`.
 
 use std::fmt;
 
@@ -37,17 +40,13 @@ pub struct ObjectName {
     pub counter: u64,
     /// XXH3-64 of its bytes.
     pub hash: u64,
+    /// Id, in the same epoch, of the one checkpoint that it was made for; `None` for a segment that many may share.
+    pub checkpoint: Option<u64>,
     /// What it is.
     pub kind: ObjectKind,
 }
 
 impl ObjectName {
-    /// The name of what subtask `subtask` of `operator` writes.
-    #[must_use]
-    pub fn new(operator: &str, subtask: u32, epoch: WriterEpoch, counter: u64, hash: u64, kind: ObjectKind) -> Self {
-        Self { folder: operator_folder(operator), subtask, epoch, counter, hash, kind }
-    }
-
     /// Takes `name` apart; `None` when it isn't such a name, exactly as [`fmt::Display`] would write it.
     #[must_use]
     pub fn parse(name: &str) -> Option<Self> {
@@ -61,21 +60,29 @@ impl ObjectName {
             (stem, "man") => (stem, ObjectKind::Manifest),
             _ => return None,
         };
-        let (counter, hash) = stem.split_once('-')?;
+        let (counter, rest) = stem.split_once('-')?;
+        let (hash, checkpoint) = match rest.split_once('-') {
+            Some((hash, id)) => (hash, Some(id.parse().ok()?)),
+            None => (rest, None),
+        };
         let hash = u64::from_str_radix(hash, 16).ok()?;
-        let parsed = Self { folder, subtask, epoch, counter: counter.parse().ok()?, hash, kind };
-        (parsed.to_string() == name).then_some(parsed)
+        let parsed = Self { folder, subtask, epoch, counter: counter.parse().ok()?, hash, checkpoint, kind };
+        let complete = checkpoint.is_some() || kind == ObjectKind::Segment;
+        (complete && parsed.to_string() == name).then_some(parsed)
     }
 }
 
 impl fmt::Display for ObjectName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let suffix = match self.kind {
-            ObjectKind::Segment => "seg",
-            ObjectKind::Manifest => "man",
-        };
         let Self { folder, subtask, epoch, counter, hash, .. } = self;
-        write!(f, "{folder}/{subtask}/{epoch}/{counter}-{hash:016x}.{suffix}")
+        write!(f, "{folder}/{subtask}/{epoch}/{counter}-{hash:016x}")?;
+        if let Some(id) = self.checkpoint {
+            write!(f, "-{id}")?;
+        }
+        f.write_str(match self.kind {
+            ObjectKind::Segment => ".seg",
+            ObjectKind::Manifest => ".man",
+        })
     }
 }
 
@@ -91,9 +98,25 @@ mod tests {
 
     #[test]
     fn names_round_trip_and_only_exact_ones_parse() {
-        let name = ObjectName::new("clicks by user", 0, 3, 17, 0x00c0_ffee_00c0_ffee, ObjectKind::Segment);
-        assert_eq!(name.to_string(), "clicks~20by~20user/0/3/17-00c0ffee00c0ffee.seg");
-        assert_eq!(ObjectName::parse(&name.to_string()), Some(name));
+        let shared = ObjectName {
+            folder: operator_folder("clicks by user"),
+            subtask: 0,
+            epoch: 3,
+            counter: 17,
+            hash: 0x00c0_ffee_00c0_ffee,
+            checkpoint: None,
+            kind: ObjectKind::Segment,
+        };
+        let own = ObjectName { checkpoint: Some(0), ..shared.clone() };
+        let manifest = ObjectName { checkpoint: Some(12), kind: ObjectKind::Manifest, ..shared.clone() };
+        for (name, text) in [
+            (shared, "clicks~20by~20user/0/3/17-00c0ffee00c0ffee.seg"),
+            (own, "clicks~20by~20user/0/3/17-00c0ffee00c0ffee-0.seg"),
+            (manifest, "clicks~20by~20user/0/3/17-00c0ffee00c0ffee-12.man"),
+        ] {
+            assert_eq!(name.to_string(), text);
+            assert_eq!(ObjectName::parse(text), Some(name));
+        }
         assert_eq!(operator_folder("log"), "~6Cog");
         for other in [
             "log/00000000000000000001",
@@ -101,6 +124,9 @@ mod tests {
             "a/00/3/17-00c0ffee00c0ffee.seg",
             "a/0/3/17-00C0FFEE00C0FFEE.seg",
             "a/0/3/17-1.seg",
+            "a/0/3/17-00c0ffee00c0ffee.man",
+            "a/0/3/17-00c0ffee00c0ffee-012.man",
+            "a/0/3/17-00c0ffee00c0ffee-.seg",
             "a/0/3/17-00c0ffee00c0ffee.seg/x",
             "a/+1/3/17-00c0ffee00c0ffee.seg",
         ] {

@@ -1,5 +1,7 @@
 //! What one subtask reports of its share of a checkpoint, once its manifest is in the store.
 
+use std::ops::Range;
+
 use super::frame;
 use super::object_name::{ObjectKind, ObjectName, operator_folder};
 use crate::base::ids::CheckpointId;
@@ -59,6 +61,10 @@ pub struct CheckpointPart {
     /// True for full checkpoints and savepoints: the manifest reaches only objects that were uploaded for it, and
     /// no later checkpoint builds on those.
     pub self_contained: bool,
+    /// Counters of names ([`super::object_name`]) that the subtask has settled: of the shared segments of its epoch whose
+    /// counters are in this range, no newer checkpoint refers to one that the manifest doesn't refer to. Empty when
+    /// nothing can be said.
+    pub settled: Range<u64>,
     /// Bytes of segments that are new since the subtask's last checkpoint.
     pub delta_bytes: u64,
     /// Bytes sent to the store for this part, retries and manifest included.
@@ -71,7 +77,7 @@ impl CheckpointPart {
     /// Bytes to send to the coordinator. Body, in [`super::frame`]: epoch and id (varints), then as in a log entry:
     /// operator (length, UTF-8), subtask, parallelism, max parallelism (varints), first and last key group (u16),
     /// manifest (name with its length, length in bytes as varint, hash u64), flags (u8, bit 0 self-contained),
-    /// delta, uploaded and full bytes (varints).
+    /// start and end of the settled counters, delta, uploaded and full bytes (varints).
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut body = Vec::new();
@@ -104,8 +110,8 @@ impl CheckpointPart {
         out.extend_from_slice(&self.key_groups.last().to_le_bytes());
         self.manifest.encode(out);
         out.push(u8::from(self.self_contained));
-        for bytes in [self.delta_bytes, self.uploaded_bytes, self.full_bytes] {
-            wire::put_varint(out, bytes);
+        for number in [self.settled.start, self.settled.end, self.delta_bytes, self.uploaded_bytes, self.full_bytes] {
+            wire::put_varint(out, number);
         }
     }
 
@@ -133,6 +139,7 @@ impl CheckpointPart {
             key_groups,
             manifest,
             self_contained,
+            settled: reader.varint()?..reader.varint()?,
             delta_bytes: reader.varint()?,
             uploaded_bytes: reader.varint()?,
             full_bytes: reader.varint()?,
@@ -159,6 +166,7 @@ impl CheckpointPart {
             name.kind == ObjectKind::Manifest
                 && name.folder == operator_folder(&self.operator)
                 && (name.subtask, name.epoch) == (self.subtask, self.checkpoint.epoch)
+                && name.checkpoint == Some(self.checkpoint.id)
         };
         if !ObjectName::parse(&self.manifest.name).is_some_and(|name| ours(&name)) {
             return bad(&format!("`{}` doesn't name a manifest of it", self.manifest.name));

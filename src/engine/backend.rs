@@ -83,6 +83,8 @@ pub struct Backend {
     /// Value folded or read by the call that runs.
     pub(super) value: Vec<u8>,
     pub(super) pressure: Pressure,
+    /// The writes that come were admitted together: see [`Backend::admitted`].
+    pub(super) promised: bool,
     /// Memory over the share as of the last look, less what was evicted since.
     over_share_bytes: u64,
     /// Pages that had been taken at the last look.
@@ -124,6 +126,7 @@ impl Backend {
             key: CurrentKey::new(),
             value: Vec::new(),
             pressure: Pressure::None,
+            promised: false,
             over_share_bytes: 0,
             maintained_pages: 0,
             seen_changes: 1,
@@ -372,6 +375,9 @@ impl Backend {
     /// Makes a write bear the pressure there is: nothing, a pause of at most a millisecond, or a refusal.
     #[cold]
     pub(super) fn bear_pressure(&mut self) -> Result<()> {
+        if self.promised {
+            return Ok(());
+        }
         self.maintain()?;
         match self.pressure {
             Pressure::None => Ok(()),

@@ -1,6 +1,7 @@
 //! A checkpoint from its freeze to its part: what the owner notes down, and what a worker does with it.
 
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -48,21 +49,8 @@ pub(super) fn run(shared: &Shared, checkpoint: &PendingCheckpoint, tree: &Tree) 
         }
     }
     checkpoint.sender.complete(outcome);
-    forget(shared, checkpoint.id.id);
+    shared.current.lock().checkpoints.remove(&checkpoint.id.id);
     shared.progress.notify_all();
-}
-
-/// The checkpoint is no longer being made. With the last one go the names of segments that no tree here holds.
-fn forget(shared: &Shared, id: u64) {
-    let live: HashSet<SegmentId> = {
-        let mut current = shared.current.lock();
-        current.checkpoints.remove(&id);
-        if !current.checkpoints.is_empty() {
-            return;
-        }
-        current.sources.keys().copied().collect()
-    };
-    shared.uploads.retain(|segment| live.contains(&segment));
 }
 
 fn make_part(shared: &Shared, checkpoint: &PendingCheckpoint, tree: &Tree) -> Result<CheckpointPart> {
@@ -75,13 +63,22 @@ fn make_part(shared: &Shared, checkpoint: &PendingCheckpoint, tree: &Tree) -> Re
     for segment in uploads_of(shared, tree)? {
         let id = segment.meta.id;
         let (name, bytes) = match checkpoint.kind {
-            CheckpointKind::Incremental => shared.uploads.ensure(&*shared.uploader, &segment, &checkpoint.cancel)?,
+            CheckpointKind::Incremental => {
+                shared.uploads.ensure(&*shared.uploader, checkpoint.id.id, &segment, &checkpoint.cancel)?
+            }
             // What a full checkpoint uploads is its own: nothing later builds on it.
-            _ => (shared.uploader.upload_segment(&segment, &checkpoint.cancel)?, segment.meta.length_bytes),
+            _ => {
+                let own = Some(checkpoint.id.id);
+                (shared.uploader.upload_segment(&segment, own, &checkpoint.cancel)?, segment.meta.length_bytes)
+            }
         };
         sent_bytes += bytes;
         names.insert(id, (0, name));
     }
+    let settled = match checkpoint.kind {
+        CheckpointKind::Incremental => settle(shared, checkpoint.id.id, &names.keys().copied().collect()),
+        _ => 0..0,
+    };
     let manifest = describe(shared, checkpoint, version.with_names(&names)?);
     let bytes = Bytes::from(manifest::encode(&manifest)?);
     let object = shared.uploader.upload_manifest(checkpoint.id, bytes, &checkpoint.cancel)?;
@@ -93,12 +90,23 @@ fn make_part(shared: &Shared, checkpoint: &PendingCheckpoint, tree: &Tree) -> Re
         parallelism: identity.parallelism,
         max_parallelism: identity.max_parallelism,
         key_groups: identity.groups,
+        settled,
         self_contained: checkpoint.kind != CheckpointKind::Incremental,
         delta_bytes: sent_bytes,
         uploaded_bytes: sent_bytes + object.length_bytes,
         full_bytes: version.total_bytes() + object.length_bytes,
         manifest: object,
     })
+}
+
+/// The counters that checkpoint `id`, of these segments, settles.
+fn settle(shared: &Shared, id: u64, segments: &HashSet<SegmentId>) -> Range<u64> {
+    let live = {
+        let current = shared.current.lock();
+        let is_oldest = current.checkpoints.keys().next().is_none_or(|oldest| *oldest >= id);
+        is_oldest.then(|| current.sources.keys().copied().collect())
+    };
+    shared.uploads.settled(&*shared.uploader, id, segments, live.as_ref())
 }
 
 /// Every segment of the tree once, with the bytes to upload.

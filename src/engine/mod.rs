@@ -7,6 +7,7 @@
 //! Read [`backend`] for the owner's side, [`background`] for what it shares with workers, [`jobs`] for what they do, and
 //! [`checkpoints`] for how a checkpoint is made.
 
+mod admitted;
 mod backend;
 mod background;
 mod bring_in;

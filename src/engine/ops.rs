@@ -264,7 +264,7 @@ impl Backend {
     /// Memory was full: evicts what is clean, so that the write can be made after all. What isn't clean has to be
     /// flushed first, which is backpressure.
     #[cold]
-    fn make_room(&mut self, error: &Error) -> Result<()> {
+    pub(super) fn make_room(&mut self, error: &Error) -> Result<()> {
         self.maintain()?;
         if self.memtable.evict_step(ROOM_BYTES) > 0 {
             self.drop_trash();

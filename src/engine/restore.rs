@@ -21,6 +21,7 @@ use crate::checkpoint::part::CheckpointPart;
 use crate::checkpoint::upload::StoreUploader;
 use crate::io::names::encode_part;
 use crate::io::store::Store;
+use crate::manifest::Manifest;
 use crate::memtable::{Memtable, MemtableConfig};
 use crate::read::Tree;
 use crate::version::{Version, merge_parents};
@@ -149,6 +150,7 @@ fn inherit(
             check_max_parallelism(operator, part)?;
             if let Some(common) = part.key_groups.intersect(groups) {
                 let manifest = read_part(store, part)
+                    .and_then(|manifest| check_sequences(&manifest, &part.manifest.name).map(|()| manifest))
                     .map_err(|e| e.context(format!("restoring checkpoint {}", checkpoint.id())))?;
                 parents.push((manifest, KeyRange::groups(common)));
             }
@@ -172,6 +174,21 @@ fn inherit(
             })
             .collect(),
     })
+}
+
+/// Checks that a writer that goes on from `manifest` writes above all that it restores: newer beats older by sequence.
+fn check_sequences(manifest: &Manifest, name: &str) -> Result<()> {
+    for (_, _, r) in manifest.version.refs() {
+        let greatest = r.meta().sequences.1;
+        if greatest >= manifest.next_sequence {
+            return Err(Error::corruption(format!(
+                "manifest `{name}`: segment {} holds sequence {greatest}, and {} is said to come next",
+                r.meta().id,
+                manifest.next_sequence
+            )));
+        }
+    }
+    Ok(())
 }
 
 fn check_max_parallelism(operator: &Operator, part: &CheckpointPart) -> Result<()> {

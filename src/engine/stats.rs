@@ -20,6 +20,10 @@ pub struct EnvironmentStats {
     pub index_bytes: u64,
     /// Blocks in the cache, of its share.
     pub cached_bytes: u64,
+    /// Blocks that reads found in the cache since the environment was opened.
+    pub cache_hits: u64,
+    /// Blocks that they didn't.
+    pub cache_misses: u64,
     /// Local files.
     pub disk_used_bytes: u64,
     /// The disk budget.
@@ -53,12 +57,15 @@ impl Environment {
     #[must_use]
     pub fn stats(&self) -> EnvironmentStats {
         let inner = &self.inner;
+        let cache = inner.cache.counts();
         EnvironmentStats {
             memory_used_bytes: inner.budget.total(),
             memory_limit_bytes: inner.budget.limit(),
             memtable_bytes: inner.budget.used(Purpose::Memtable),
             index_bytes: inner.budget.used(Purpose::Index),
-            cached_bytes: inner.cache.counts().weight_bytes,
+            cached_bytes: cache.weight_bytes,
+            cache_hits: cache.hits,
+            cache_misses: cache.misses,
             disk_used_bytes: inner.disk.used_bytes(),
             disk_limit_bytes: inner.disk.limit_bytes(),
             disk_pinned_bytes: inner.disk.pinned_bytes(),

@@ -9,7 +9,7 @@ use crate::base::cursor::{Direction, RecordCursor};
 use crate::base::descriptor::Layout;
 use crate::base::ids::Sequence;
 use crate::base::key::{self, KeyParts, KeyRange};
-use crate::base::key_group::KeyGroup;
+use crate::base::key_group::{KeyGroup, KeyGroupRange};
 use crate::memtable::SealedEpoch;
 use crate::read::Tree;
 use crate::read::{MergeCursor, PrefixDeletes, Resolver, VisibleCursor};
@@ -22,6 +22,8 @@ pub struct ReadView {
     tree: Arc<Tree>,
     states: Arc<StateTable>,
     resolver: Resolver,
+    groups: KeyGroupRange,
+    max_parallelism: u32,
 }
 
 impl std::fmt::Debug for ReadView {
@@ -56,11 +58,25 @@ impl Backend {
         epochs.reverse();
         let mut resolver = self.resolver.clone();
         resolver.now_ms = self.shared.now_ms();
-        Ok(ReadView { epochs, tree: self.tree.clone(), states: self.states.clone(), resolver })
+        let (tree, states) = (self.tree.clone(), self.states.clone());
+        let (groups, max_parallelism) = (self.key_groups(), self.max_parallelism());
+        Ok(ReadView { epochs, tree, states, resolver, groups, max_parallelism })
     }
 }
 
 impl ReadView {
+    /// Key groups of the backend that it is a view of: those worth scanning.
+    #[must_use]
+    pub fn key_groups(&self) -> KeyGroupRange {
+        self.groups
+    }
+
+    /// Number of key groups of the operator.
+    #[must_use]
+    pub fn max_parallelism(&self) -> u32 {
+        self.max_parallelism
+    }
+
     /// The value of a key.
     ///
     /// # Errors

@@ -17,7 +17,7 @@ use std::sync::Arc;
 
 use crate::base::ids::SegmentId;
 use crate::base::key::KeyRange;
-use crate::base::limits::{MAX_ENCODED_KEY_BYTES, MAX_NAME_BYTES};
+use crate::base::limits::{MAX_KEY_BOUND_BYTES, MAX_NAME_BYTES};
 use crate::base::wire::{Reader, put_bytes, put_varint};
 use crate::version::segment_meta::{BlockHandle, SegmentMeta};
 use crate::version::{MAX_LEVELS, Run, SegmentRef, Version};
@@ -92,10 +92,10 @@ pub(super) fn put_range(out: &mut Vec<u8>, range: &KeyRange) {
 }
 
 fn range(reader: &mut Reader<'_>) -> Result<KeyRange> {
-    let start = reader.bytes(MAX_ENCODED_KEY_BYTES)?.to_vec();
+    let start = reader.bytes(MAX_KEY_BOUND_BYTES)?.to_vec();
     let end = match reader.u8()? {
         0 => None,
-        1 => Some(reader.bytes(MAX_ENCODED_KEY_BYTES)?.to_vec()),
+        1 => Some(reader.bytes(MAX_KEY_BOUND_BYTES)?.to_vec()),
         other => return Err(reader.corrupt(&format!("end flag {other}"))),
     };
     Ok(KeyRange { start, end })

@@ -2,7 +2,7 @@
 
 use crate::base::checksum;
 use crate::base::descriptor::Layout;
-use crate::base::limits::{MAX_ENCODED_KEY_BYTES, MAX_KEY_PART_BYTES, MAX_VALUE_BYTES};
+use crate::base::limits::{MAX_COMPOSED_KEY_BYTES, MAX_ENCODED_KEY_BYTES, MAX_VALUE_BYTES};
 use crate::{Error, Result};
 
 /// An encoded key ([`crate::base::key`]) and how its state's entries lie.
@@ -100,7 +100,7 @@ impl<'a> MemKey<'a> {
     #[inline]
     pub(super) fn check(&self, value_len: usize) -> Result<()> {
         if self.bytes.len() > MAX_ENCODED_KEY_BYTES
-            || self.bytes.len() - self.prefix_len > MAX_KEY_PART_BYTES
+            || self.bytes.len() - self.prefix_len > MAX_COMPOSED_KEY_BYTES
             || value_len > MAX_VALUE_BYTES
         {
             return Err(self.too_long(value_len));
@@ -111,7 +111,7 @@ impl<'a> MemKey<'a> {
     #[cold]
     fn too_long(&self, value_len: usize) -> Error {
         Error::invalid(format!(
-            "encoded key of {} bytes (limit {MAX_ENCODED_KEY_BYTES}), its user key of {} (limit {MAX_KEY_PART_BYTES}), \
+            "encoded key of {} bytes (limit {MAX_ENCODED_KEY_BYTES}), its user key of {} (limit {MAX_COMPOSED_KEY_BYTES}), \
              value of {value_len} (limit {MAX_VALUE_BYTES})",
             self.bytes.len(),
             self.bytes.len() - self.prefix_len

@@ -3,12 +3,13 @@
 //! ```text
 //! key length u32 | meta u32 | value length u32 | room u32 | sequence u64
 //!   | expiry i64, if flagged | link u64, if flagged | key | value, `room` bytes of which value length count
-//! meta: kind 3 bits | flags 8 bits | user key length 17 bits
+//! meta: kind 3 bits | flags 8 bits | user key length 18 bits
 //! ```
 //! Records start at multiples of 8; the padding behind the value belongs to its room. Numbers are
 //! little-endian. These bytes never leave the process.
 
 use crate::base::ids::Sequence;
+use crate::base::limits::MAX_COMPOSED_KEY_BYTES;
 use crate::base::record::{ExpiryMs, Kind, NEVER, Record};
 
 use super::location::Link;
@@ -16,6 +17,7 @@ use super::location::Link;
 const FIXED_BYTES: usize = 24;
 const FLAG_SHIFT: u32 = 3;
 const USER_KEY_SHIFT: u32 = 11;
+const _: () = assert!(MAX_COMPOSED_KEY_BYTES < 1 << 18, "a length of a user key has 18 bits");
 
 /// The record has a field for its expiry.
 const EXPIRY: u32 = 1;

@@ -189,6 +189,20 @@ impl Memtable {
         }
     }
 
+    /// Promises that records of `bytes`, all that is beside their values included, won't be refused until
+    /// [`Memtable::end_promise`]. What others take of the budget meanwhile may carry it over its limit by as much.
+    ///
+    /// # Errors
+    /// [`crate::ErrorKind::Backpressure`] when there is no memory for them now.
+    pub fn promise(&mut self, bytes: u64) -> crate::Result<()> {
+        self.log.pool.promise(bytes)
+    }
+
+    /// Ends what [`Memtable::promise`] began.
+    pub fn end_promise(&mut self) {
+        self.log.pool.end_promise();
+    }
+
     /// Sequence of records written now.
     #[must_use]
     pub fn current_sequence(&self) -> Sequence {

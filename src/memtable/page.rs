@@ -78,11 +78,13 @@ pub(super) struct PagePool {
     page_bytes: usize,
     free: Vec<Page>,
     keep: usize,
+    /// Pages that are asked for have been promised: none is refused.
+    promised: bool,
 }
 
 impl PagePool {
     pub(super) fn new(budget: Budget, slabs: Slabs, page_bytes: usize, keep: usize) -> Self {
-        Self { budget, slabs, page_bytes, free: Vec::new(), keep }
+        Self { budget, slabs, page_bytes, free: Vec::new(), keep, promised: false }
     }
 
     pub(super) fn page_bytes(&self) -> usize {
@@ -102,14 +104,36 @@ impl PagePool {
         }
         let size = bytes.max(self.page_bytes);
         let reservation = match memory {
-            Memory::Asked => self.budget.try_reserve(Purpose::Memtable, size as u64).map_err(|e| {
-                let what = format!("memtable: no memory for a page of {size} bytes");
-                Error::with_source(ErrorKind::Backpressure, what, e)
-            })?,
-            Memory::Forced => self.budget.force(Purpose::Memtable, size as u64),
+            Memory::Asked if !self.promised => {
+                self.budget.try_reserve(Purpose::Memtable, size as u64).map_err(|e| {
+                    let what = format!("memtable: no memory for a page of {size} bytes");
+                    Error::with_source(ErrorKind::Backpressure, what, e)
+                })?
+            }
+            _ => self.budget.force(Purpose::Memtable, size as u64),
         };
         let bytes = if size == PIECE_BYTES { self.slabs.piece() } else { Piece::zeroed(size) };
         Ok(Page { bytes, used: 0, live: 0, id: 0, reservation })
+    }
+
+    /// Promises pages for `bytes` of records, until [`PagePool::end_promise`].
+    ///
+    /// # Errors
+    /// [`ErrorKind::Backpressure`] when there is no memory for so many; nothing is promised then.
+    pub(super) fn promise(&mut self, bytes: u64) -> Result<()> {
+        // The last page may end up nearly empty.
+        let needed = bytes.saturating_add(self.page_bytes as u64);
+        let there = self.free_bytes() + self.budget.available();
+        if there < needed {
+            let what = format!("memtable: no memory for records of {bytes} bytes, {there} are free");
+            return Err(Error::new(ErrorKind::Backpressure, what));
+        }
+        self.promised = true;
+        Ok(())
+    }
+
+    pub(super) fn end_promise(&mut self) {
+        self.promised = false;
     }
 
     /// Takes back a page that nobody reads any more.

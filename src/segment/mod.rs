@@ -32,6 +32,6 @@ pub mod stats;
 pub mod verify;
 
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 #[cfg(test)]
 mod tests;

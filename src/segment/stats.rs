@@ -16,7 +16,7 @@ use crate::Result;
 use crate::base::ids::{Sequence, StateId};
 use crate::base::key::{KeyRange, prefix_end, split_header};
 use crate::base::key_group::KeyGroup;
-use crate::base::limits::MAX_ENCODED_KEY_BYTES;
+use crate::base::limits::MAX_KEY_BOUND_BYTES;
 use crate::base::record::{ExpiryMs, Kind, NEVER, Record};
 use crate::base::wire::{self, Reader};
 
@@ -96,10 +96,10 @@ impl SegmentStats {
     /// Corruption when a field leads outside of the bytes.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         let mut reader = Reader::new(bytes, "segment statistics");
-        let start = reader.bytes(MAX_ENCODED_KEY_BYTES)?.to_vec();
+        let start = reader.bytes(MAX_KEY_BOUND_BYTES)?.to_vec();
         let end = match reader.u8()? {
             0 => None,
-            1 => Some(reader.bytes(MAX_ENCODED_KEY_BYTES + 1)?.to_vec()),
+            1 => Some(reader.bytes(MAX_KEY_BOUND_BYTES)?.to_vec()),
             other => return Err(reader.corrupt(&format!("end flag {other}"))),
         };
         let mut total = Tally { entries: reader.varint()?, bytes: 0 };

@@ -6,7 +6,7 @@ use super::address::Address;
 use super::codec::Codec;
 use super::scratch::Scratch;
 use crate::base::cursor::Direction;
-use crate::base::key::KeyParts;
+use crate::base::key::{HEADER_BYTES, KeyParts};
 use crate::base::key_group::{KeyGroup, KeyGroupRange, key_group_of};
 use crate::engine::{Backend, Cursor, Prefix, RawState, ReadView, Scan};
 use crate::{Error, Result};
@@ -132,6 +132,13 @@ impl EncodedBounds {
 
     pub(super) fn as_bytes(&self) -> ByteBounds<'_> {
         (self.0.as_ref().map(|bytes| bytes.as_slice()), self.1.as_ref().map(|bytes| bytes.as_slice()))
+    }
+}
+
+impl Located {
+    /// Bytes of the encoded key, at most.
+    pub(super) fn most_bytes(&self) -> usize {
+        HEADER_BYTES + 2 * self.bytes.len() + 4
     }
 }
 

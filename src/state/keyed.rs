@@ -216,7 +216,7 @@ impl<'b, N: Codec> StateBuilder<'b, N> {
         }
         // Timers lie in time order under the empty key of their group: the key is part of the timer.
         let shape = if kind == "timers" {
-            KeyShape { key_width: Some(0), namespace_width: Some(0) }
+            KeyShape::USER_KEYS_ONLY
         } else {
             KeyShape { key_width: K::FIXED_WIDTH, namespace_width: N::FIXED_WIDTH }
         };

@@ -24,6 +24,7 @@ pub mod map;
 pub mod reducing;
 mod scratch;
 pub mod timers;
+mod upcoming;
 pub mod value;
 
 pub use address::Address;

@@ -5,21 +5,20 @@
 //! ```
 //! under the empty key and namespace of the key's group; the value is empty. So the timers of a group lie
 //! in the order in which they pop, and the timers of a subtask are as many sorted runs as it has groups.
-//! [`TimerService`] keeps the time at the head of each run in memory.
+//! [`TimerService`] keeps the first few of each run in memory ([`super::upcoming`]), so that popping reads the state
+//! once in a batch, and never wades through the deletes of those that popped before.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::marker::PhantomData;
 use std::ops::Bound;
-
-use smallvec::SmallVec;
 
 use super::access::{Handle, Located};
 use super::address::Address;
 use super::codec::{Codec, take_part, undecodable};
 use super::scratch::Scratch;
+use super::upcoming::{BATCH_BYTES, BATCH_TIMERS, Batch, Known, Upcoming};
 use crate::Result;
 use crate::base::cursor::Direction;
-use crate::base::key::put_escaped;
+use crate::base::key::{check_part, put_escaped};
 use crate::base::key_group::{KeyGroup, KeyGroupRange};
 use crate::engine::{Backend, ReadView};
 
@@ -54,7 +53,7 @@ pub struct Timer<K, N> {
 /// A timer is a (time, key, namespace): registering it again changes nothing. Timers pop in the order of
 /// (time, key group, key's bytes, namespace's bytes). A timer that popped is deleted in the same state, so
 /// it fires once in the history that a restore continues. At most one service of a name may be in use
-/// with a backend: it keeps the next time of each key group in memory.
+/// with a backend: it keeps the next timers of each key group in memory.
 ///
 /// # Examples
 /// ```
@@ -76,8 +75,8 @@ pub struct Timer<K, N> {
 /// ```
 pub struct TimerService<K, N = ()> {
     handle: Handle,
-    /// Times at the heads of the groups, a domain each; `None` before the first use.
-    heads: Option<[Heads; 2]>,
+    /// The next timers of the groups, a domain each; `None` before the first use.
+    upcoming: Option<[Upcoming; 2]>,
     types: PhantomData<fn() -> (K, N)>,
 }
 
@@ -89,14 +88,14 @@ impl<K, N> std::fmt::Debug for TimerService<K, N> {
 
 impl<K: Codec, N: Codec> TimerService<K, N> {
     pub(super) fn new(handle: Handle) -> Self {
-        Self { handle, heads: None, types: PhantomData }
+        Self { handle, upcoming: None, types: PhantomData }
     }
 
     /// Registers a timer, at any time, also one that has passed: it is then due at once.
     ///
     /// # Errors
-    /// `InvalidArgument` for a key of another subtask, or when key and namespace together are over the
-    /// limit of a key; `Backpressure` when storage is behind. Nothing was written then.
+    /// `InvalidArgument` for a key of another subtask, or when key or namespace is over the limit
+    /// of a part of a key; `Backpressure` when storage is behind. Nothing was written then.
     pub fn register(
         &mut self,
         backend: &mut Backend,
@@ -106,10 +105,10 @@ impl<K: Codec, N: Codec> TimerService<K, N> {
     ) -> Result<()> {
         let timer = locate::<K, N>(backend, domain, &at, timestamp_ms)?;
         self.handle.put_bytes(backend, &timer, &[])?;
-        if let Some(heads) = &mut self.heads {
-            heads[domain as usize].lower(timer.key_group(), timer.parts().user_key)?;
+        match &mut self.upcoming {
+            Some(upcoming) => upcoming[domain as usize].register(timer.key_group(), timer.parts().user_key),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     /// Deletes a timer. An absent one is no error.
@@ -126,12 +125,11 @@ impl<K: Codec, N: Codec> TimerService<K, N> {
         let timer = locate::<K, N>(backend, domain, &at, timestamp_ms)?;
         let group = timer.key_group();
         self.handle.delete(backend, &timer)?;
-        if let Some(heads) = &mut self.heads
-            && heads[domain as usize].of(group) == Some(timer.parts().user_key)
+        if let Some(upcoming) = &mut self.upcoming
+            && upcoming[domain as usize].remove(group, timer.parts().user_key)?
         {
-            // Should the look fail, the head stays too early, which popping finds out.
-            let [first, _] = first_two(self.handle, backend, domain, group, timer.parts().user_key)?;
-            heads[domain as usize].set(group, first.as_deref().map(Vec::as_slice))?;
+            let batch = read(self.handle, backend, domain, group, timer.parts().user_key)?;
+            upcoming[domain as usize].replace(group, batch)?;
         }
         Ok(())
     }
@@ -148,26 +146,19 @@ impl<K: Codec, N: Codec> TimerService<K, N> {
         until_ms: i64,
     ) -> Result<Option<Timer<K, N>>> {
         let handle = self.handle;
-        let heads = &mut self.loaded(backend)?[domain as usize];
-        while let Some((time, group)) = heads.first().filter(|(time, _)| *time <= until_ms) {
-            let head = heads.of(group).unwrap_or_default();
-            let [first, second] = first_two(handle, backend, domain, group, head)?;
-            let Some(first) = first else {
-                heads.set(group, None)?;
-                continue;
-            };
-            let timer = decode::<K, N>(&first)?;
-            if timer.timestamp_ms != time {
-                heads.set(group, Some(&first))?;
-                continue;
-            }
-            let mut at = Located::group(group);
-            at.set_user_key(&first);
-            handle.delete(backend, &at)?;
-            heads.set(group, second.as_deref().map(Vec::as_slice))?;
-            return Ok(Some(timer));
+        let upcoming = &mut self.loaded(backend)?[domain as usize];
+        let Some((_, group)) = next(handle, backend, domain, upcoming, until_ms)? else { return Ok(None) };
+        let Some((first, known)) = upcoming.first_of(group) else { return Ok(None) };
+        let timer = decode::<K, N>(first)?;
+        let mut at = Located::group(group);
+        at.set_user_key(first);
+        // Before anything is deleted: should reading fail, the timer is still there.
+        if known == Known::Alone {
+            upcoming.replace(group, read(handle, backend, domain, group, at.parts().user_key)?)?;
         }
-        Ok(None)
+        handle.delete(backend, &at)?;
+        upcoming.remove(group, at.parts().user_key)?;
+        Ok(Some(timer))
     }
 
     /// When the next timer is due; `None` when there is none.
@@ -175,8 +166,9 @@ impl<K: Codec, N: Codec> TimerService<K, N> {
     /// # Errors
     /// Those of reading.
     pub fn next_timestamp(&mut self, backend: &mut Backend, domain: TimeDomain) -> Result<Option<i64>> {
-        let heads = self.loaded(backend)?;
-        Ok(heads[domain as usize].first().map(|(time, _)| time))
+        let handle = self.handle;
+        let upcoming = &mut self.loaded(backend)?[domain as usize];
+        Ok(next(handle, backend, domain, upcoming, i64::MAX)?.map(|(time, _)| time))
     }
 
     /// Calls `visit` with every timer of a view in `groups`: by key group, then event time before
@@ -199,91 +191,63 @@ impl<K: Codec, N: Codec> TimerService<K, N> {
         })
     }
 
-    fn loaded(&mut self, backend: &mut Backend) -> Result<&mut [Heads; 2]> {
-        let heads = match self.heads.take() {
-            Some(heads) => heads,
+    fn loaded(&mut self, backend: &mut Backend) -> Result<&mut [Upcoming; 2]> {
+        let upcoming = match self.upcoming.take() {
+            Some(upcoming) => upcoming,
             None => load(self.handle, backend)?,
         };
-        Ok(self.heads.insert(heads))
+        Ok(self.upcoming.insert(upcoming))
     }
 }
 
-/// User key of a timer that stands first.
-type Head = SmallVec<[u8; 48]>;
-
-/// The heads of the groups that have timers: no timer of a group stands before its head. Whole user keys, not times: of
-/// many timers at one time, those that have popped are behind the head, and nobody wades through their deletes.
-#[derive(Debug, Default)]
-struct Heads {
-    of_group: BTreeMap<KeyGroup, Head>,
-    by_time: BTreeSet<(i64, KeyGroup)>,
-}
-
-impl Heads {
-    fn first(&self) -> Option<(i64, KeyGroup)> {
-        self.by_time.first().copied()
-    }
-
-    fn of(&self, group: KeyGroup) -> Option<&[u8]> {
-        self.of_group.get(&group).map(SmallVec::as_slice)
-    }
-
-    fn set(&mut self, group: KeyGroup, head: Option<&[u8]>) -> Result<()> {
-        let time = head.map(time_of).transpose()?;
-        let old = match head {
-            Some(head) => self.of_group.insert(group, head.into()),
-            None => self.of_group.remove(&group),
-        };
-        if let Some(old) = old {
-            self.by_time.remove(&(time_of(&old)?, group));
-        }
-        if let Some(time) = time {
-            self.by_time.insert((time, group));
-        }
-        Ok(())
-    }
-
-    fn lower(&mut self, group: KeyGroup, timer: &[u8]) -> Result<()> {
-        if self.of(group).is_none_or(|head| timer < head) { self.set(group, Some(timer)) } else { Ok(()) }
-    }
-}
-
-fn load(handle: Handle, backend: &mut Backend) -> Result<[Heads; 2]> {
+fn load(handle: Handle, backend: &mut Backend) -> Result<[Upcoming; 2]> {
     let groups = backend.key_groups();
-    let mut heads = [Heads::default(), Heads::default()];
+    let mut upcoming = [Upcoming::new(time_of), Upcoming::new(time_of)];
     for domain in DOMAINS {
         for group in groups.first()..=groups.last() {
-            if let [Some(first), _] = first_two(handle, backend, domain, group, &[])? {
-                heads[domain as usize].set(group, Some(&first))?;
-            }
+            let batch = read(handle, backend, domain, group, &[domain as u8])?;
+            upcoming[domain as usize].replace(group, batch)?;
         }
     }
-    Ok(heads)
+    Ok(upcoming)
 }
 
-/// The first two timers of a group, as user keys. No timer stands before `head` (empty: not known): looking from there
-/// on passes over the deletes of all that have popped.
-fn first_two(
+/// Time and group of the earliest timer, if it is due at `until_ms` or before: one that is there for certain.
+fn next(
     handle: Handle,
     backend: &mut Backend,
     domain: TimeDomain,
-    group: KeyGroup,
-    head: &[u8],
-) -> Result<[Option<Scratch>; 2]> {
-    let start = [domain as u8];
-    let from = if head.is_empty() { &start[..] } else { head };
+    upcoming: &mut Upcoming,
+    until_ms: i64,
+) -> Result<Option<(i64, KeyGroup)>> {
+    while let Some((time, group)) = upcoming.first().filter(|(time, _)| *time <= until_ms) {
+        match upcoming.first_of(group) {
+            Some((first, Known::Doubtful)) => {
+                let batch = read(handle, backend, domain, group, first)?;
+                upcoming.replace(group, batch)?;
+            }
+            _ => return Ok(Some((time, group))),
+        }
+    }
+    Ok(None)
+}
+
+/// The first timers of a group at or after `from`, before which there is none: looking from there on passes over the
+/// deletes of all that have popped. Two at least, if there are so many.
+fn read(handle: Handle, backend: &mut Backend, domain: TimeDomain, group: KeyGroup, from: &[u8]) -> Result<Batch> {
     let bounds = (Bound::Included(from), Bound::Unbounded);
     let mut scan = handle.scan(backend, &Located::group(group), bounds, Direction::Forward)?;
-    let mut take = || {
+    let (mut batch, mut bytes) = (Batch::default(), 0);
+    while batch.timers.len() < 2 || (batch.timers.len() < BATCH_TIMERS && bytes < BATCH_BYTES) {
         // Without an upper bound, which would have to be looked up: behind the domain come timers of the next.
-        let next = scan.next()?.filter(|(user_key, _)| user_key.first() == Some(&(domain as u8)));
-        Ok::<_, crate::Error>(next.map(|(user_key, _)| {
-            let mut bytes = Scratch::take();
-            bytes.extend_from_slice(user_key);
-            bytes
-        }))
-    };
-    Ok([take()?, take()?])
+        let Some((timer, _)) = scan.next()?.filter(|(timer, _)| timer.first() == Some(&(domain as u8))) else {
+            batch.all = true;
+            break;
+        };
+        bytes += timer.len();
+        batch.timers.push_back(timer.into());
+    }
+    Ok(batch)
 }
 
 /// Where the record of a timer lies.
@@ -294,6 +258,8 @@ fn locate<K: Codec, N: Codec>(
     timestamp_ms: i64,
 ) -> Result<Located> {
     let owner = Located::of(backend, at)?;
+    check_part(owner.key(), "key")?;
+    check_part(owner.namespace(), "namespace")?;
     let mut bytes = Scratch::take();
     bytes.push(domain as u8);
     timestamp_ms.encode(&mut bytes)?;
@@ -322,30 +288,6 @@ fn decode<K: Codec, N: Codec>(user_key: &[u8]) -> Result<Timer<K, N>> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn heads_follow_what_is_set() {
-        let timer = |time: i64, key: u8| {
-            let mut bytes = vec![0];
-            time.encode(&mut bytes).unwrap();
-            bytes.push(key);
-            bytes
-        };
-        let mut heads = Heads::default();
-        heads.lower(3, &timer(10, 1)).unwrap();
-        heads.lower(1, &timer(10, 1)).unwrap();
-        heads.lower(3, &timer(20, 0)).unwrap();
-        assert_eq!(heads.first(), Some((10, 1)));
-        heads.lower(3, &timer(10, 0)).unwrap();
-        assert_eq!(heads.of(3), Some(&timer(10, 0)[..]), "at one time the key decides");
-        heads.lower(3, &timer(i64::MIN, 1)).unwrap();
-        assert_eq!(heads.first(), Some((i64::MIN, 3)));
-        heads.set(3, None).unwrap();
-        heads.set(1, Some(&timer(i64::MAX, 1))).unwrap();
-        assert_eq!((heads.first(), heads.of(3)), (Some((i64::MAX, 1)), None));
-        heads.set(1, None).unwrap();
-        assert_eq!(heads.first(), None);
-    }
 
     #[test]
     fn worked_bytes() {

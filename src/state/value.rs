@@ -6,6 +6,7 @@ use std::marker::PhantomData;
 use super::access::{Handle, Located};
 use super::address::Address;
 use super::codec::Codec;
+use super::scratch::Scratch;
 use super::{Types, token};
 use crate::Result;
 use crate::base::key_group::KeyGroupRange;
@@ -96,8 +97,7 @@ impl<K: Codec, V: Codec, N: Codec> ValueState<K, V, N> {
     /// them. Absent ones count for nothing; `target` among the sources does too.
     ///
     /// # Errors
-    /// As [`ValueState::get`] and [`ValueState::put`]. The target is written before the sources are
-    /// removed: after an error that isn't `InvalidArgument` or `Codec`, go on from the last checkpoint.
+    /// As [`ValueState::get`] and [`ValueState::put`]; nothing was merged then.
     pub fn merge_namespaces<Q: Codec + ?Sized>(
         self,
         backend: &mut Backend,
@@ -128,10 +128,14 @@ impl<K: Codec, V: Codec, N: Codec> ValueState<K, V, N> {
             });
             gone.push(from);
         }
-        if let Some(merged) = merged {
-            self.handle.put(backend, &at, &merged)?;
-        }
-        gone.iter().try_for_each(|from| self.handle.delete(backend, from))
+        let Some(merged) = merged else { return Ok(()) };
+        let mut bytes = Scratch::take();
+        merged.encode(&mut bytes)?;
+        let keys: usize = gone.iter().map(Located::most_bytes).sum();
+        backend.admitted(1 + gone.len(), bytes.len() + at.most_bytes() + keys, |backend| {
+            self.handle.put_bytes(backend, &at, &bytes)?;
+            gone.iter().try_for_each(|from| self.handle.delete(backend, from))
+        })
     }
 
     /// Calls `visit` with every (key, namespace, value) of a view in `groups`, by key group, then by

@@ -1,11 +1,12 @@
 //! A small job over seams that fail where a test says so, and the model of what it must hold.
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 use std::time::Duration;
 
+use highwater::base::clock::Clock;
 use highwater::base::descriptor::{Layout, StateDescriptor};
 use highwater::base::executor::StepExecutor;
 use highwater::base::ids::CheckpointId;
@@ -13,8 +14,12 @@ use highwater::base::key::{KeyParts, KeyShape};
 use highwater::base::key_group::{key_group_of, subtask_of};
 use highwater::base::merge_operator::MergeOperator;
 use highwater::base::random::SeededRandom;
+use highwater::checkpoint::collector::Collected;
+use highwater::checkpoint::manifests::segment_names;
+use highwater::checkpoint::object_name::ObjectName;
 use highwater::io::faulty::{Faults, FaultyFiles, FaultyStore};
 use highwater::io::local_files::LocalFiles;
+use highwater::io::store::Store;
 use highwater::*;
 
 use super::{MemoryStore, WallClock};
@@ -367,6 +372,35 @@ impl Rig {
 
     pub fn incremental(&mut self) -> Result<CompletedCheckpoint> {
         self.checkpoint(CheckpointKind::Incremental)
+    }
+
+    /// Runs the collector once everything is older than the grace period.
+    pub fn collect(&mut self) -> Result<Collected> {
+        self.clock.set(self.clock.now_ms() + 1000);
+        let collector = self.coordinator.as_ref().unwrap().collector();
+        self.env().collect_garbage(&collector)
+    }
+
+    /// Names of all segments and manifests in the store.
+    pub fn object_names(&self) -> BTreeSet<String> {
+        let names = self.objects.list("").unwrap().into_iter().map(|object| object.name);
+        names.filter(|name| ObjectName::parse(name).is_some()).collect()
+    }
+
+    /// What the retained checkpoints reach.
+    pub fn reachable(&self) -> BTreeSet<String> {
+        let retained = self.env().completed_checkpoints().unwrap();
+        retained.iter().flat_map(|checkpoint| self.reached_by(checkpoint)).collect()
+    }
+
+    /// What one checkpoint reaches.
+    pub fn reached_by(&self, checkpoint: &CompletedCheckpoint) -> BTreeSet<String> {
+        let mut names = BTreeSet::new();
+        for part in checkpoint.parts() {
+            names.insert(part.manifest.name.clone());
+            names.extend(segment_names(&*self.objects, &part.manifest).unwrap());
+        }
+        names
     }
 
     /// Everything all subtasks hold.

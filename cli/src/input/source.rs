@@ -10,7 +10,7 @@ use crate::position::{ContentHash, Position};
 use crate::runtime::{Record, Source};
 
 /// The greatest key that the state takes, refused here so that the row is named.
-const MAX_KEY_BYTES: usize = 64 << 10;
+const MAX_KEY_BYTES: usize = highwater::base::limits::MAX_KEY_PART_BYTES;
 
 /// What to read, and how.
 #[derive(Clone, Debug)]

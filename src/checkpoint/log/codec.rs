@@ -5,14 +5,14 @@
 //! number | attempt u64 | written_ms i64 | action | state
 //!
 //! action      1 Claim: epoch             2 Complete: id, ids condemned    3 Pin: name, id
-//!             4 Unpin: name              5 Condemn: ids                   6 Forget: ids
+//!             4 Unpin: name              5 Condemn: ids                   6 Forget: condemned
 //!             (id = epoch, id; ids = count, then ids; any other tag reads as Unsupported)
 //! state       claim: 0, or 1, epoch, attempt u64
 //!             operators: count, then name, max parallelism
 //!             greatest completed: 0, or 1, id
 //!             checkpoints: count, then id, completed_ms i64, metadata, parts (count, each as in `part`)
 //!             pins: count, then name, id, epoch that restored + 1 or 0
-//!             condemned: count, then id, condemned_ms i64, manifests (count, each: name, length, hash u64)
+//!             condemned: count, then first id, last id, since_ms i64, condemned_ms i64
 //!             recent attempts: count, then attempt u64, epoch
 //!
 //! entry 1, attempt 0x0a, written at 5 ms, that claims epoch 1:
@@ -23,7 +23,7 @@
 use super::super::claim::Claim;
 use super::super::completed::CompletedCheckpoint;
 use super::super::frame;
-use super::super::part::{CheckpointPart, ObjectRef};
+use super::super::part::CheckpointPart;
 use super::{Action, Condemned, LineageState, LogEntry, Pin};
 use crate::base::ids::CheckpointId;
 use crate::base::limits::MAX_NAME_BYTES;
@@ -85,6 +85,25 @@ fn read_id(reader: &mut Reader<'_>) -> Result<CheckpointId> {
     Ok(CheckpointId { epoch: reader.varint()?, id: reader.varint()? })
 }
 
+fn put_condemned(out: &mut Vec<u8>, condemned: &[Condemned]) {
+    put_varint(out, condemned.len() as u64);
+    for one in condemned {
+        put_id(out, one.first);
+        put_id(out, one.last);
+        out.extend_from_slice(&one.since_ms.to_le_bytes());
+        out.extend_from_slice(&one.condemned_ms.to_le_bytes());
+    }
+}
+
+fn read_condemned(reader: &mut Reader<'_>) -> Result<Condemned> {
+    Ok(Condemned {
+        first: read_id(reader)?,
+        last: read_id(reader)?,
+        since_ms: reader.i64()?,
+        condemned_ms: reader.i64()?,
+    })
+}
+
 /// A count, then so many of what `read` reads. Nothing is allocated for a count that the bytes can't hold.
 fn read_all<T>(reader: &mut Reader<'_>, mut read: impl FnMut(&mut Reader<'_>) -> Result<T>) -> Result<Vec<T>> {
     let count = reader.bounded(reader.remaining())?;
@@ -123,9 +142,9 @@ fn encode_action(action: &Action, out: &mut Vec<u8>) {
             out.push(5);
             put_ids(out, ids);
         }
-        Action::Forget { ids } => {
+        Action::Forget { condemned } => {
             out.push(6);
-            put_ids(out, ids);
+            put_condemned(out, condemned);
         }
     }
 }
@@ -137,7 +156,7 @@ fn decode_action(reader: &mut Reader<'_>, name: &str) -> Result<Action> {
         3 => Action::Pin { name: reader.text(MAX_NAME_BYTES)?.to_owned(), id: read_id(reader)? },
         4 => Action::Unpin { name: reader.text(MAX_NAME_BYTES)?.to_owned() },
         5 => Action::Condemn { ids: read_all(reader, read_id)? },
-        6 => Action::Forget { ids: read_all(reader, read_id)? },
+        6 => Action::Forget { condemned: read_all(reader, read_condemned)? },
         tag => return Err(Error::new(ErrorKind::Unsupported, format!("`{name}` has an action of kind {tag}"))),
     })
 }
@@ -169,13 +188,7 @@ fn encode_state(state: &LineageState, out: &mut Vec<u8>) {
         put_id(out, pin.id);
         put_varint(out, pin.restored_by.map_or(0, |epoch| epoch + 1));
     }
-    put_varint(out, state.condemned.len() as u64);
-    for condemned in &state.condemned {
-        put_id(out, condemned.id);
-        out.extend_from_slice(&condemned.condemned_ms.to_le_bytes());
-        put_varint(out, condemned.manifests.len() as u64);
-        condemned.manifests.iter().for_each(|manifest| manifest.encode(out));
-    }
+    put_condemned(out, &state.condemned);
     put_varint(out, state.recent.len() as u64);
     for (attempt, epoch) in &state.recent {
         out.extend_from_slice(&attempt.to_le_bytes());
@@ -204,9 +217,7 @@ fn decode_state(reader: &mut Reader<'_>) -> Result<LineageState> {
         let (name, id) = (r.text(MAX_NAME_BYTES)?.to_owned(), read_id(r)?);
         Ok(Pin { name, id, restored_by: r.varint()?.checked_sub(1) })
     })?;
-    let condemned = read_all(reader, |r| {
-        Ok(Condemned { id: read_id(r)?, condemned_ms: r.i64()?, manifests: read_all(r, ObjectRef::decode)? })
-    })?;
+    let condemned = read_all(reader, read_condemned)?;
     let recent = read_all(reader, |r| Ok((r.u64()?, r.varint()?)))?;
     let max_parallelism = operators.into_iter().collect();
     Ok(LineageState { claim, max_parallelism, greatest_completed, checkpoints, pins, condemned, recent })

@@ -3,7 +3,7 @@
 //! Enters: changes (claim, complete, pin, unpin, condemn, forget). Leaves: the lineage's state. Always holds:
 //!
 //! 1. Entries are objects `log/<number, 20 digits>`, each created only if absent, at the number after the newest.
-//! 2. Each entry carries the whole state after it, so the newest is all that a reader needs. The newest is never
+//! 2. Each entry carries the whole state after it, which is small whatever the history, so the newest is all that a reader needs. The newest is never
 //!    deleted; older ones are, but the 16 before it stay.
 //! 3. An append whose number is taken starts over from the newest entry. It has succeeded when the state there
 //!    remembers its attempt number (a lost answer), is `Fenced` when a higher epoch has been claimed, and
@@ -17,7 +17,7 @@ mod state;
 
 pub use append::RootLog;
 pub use codec::MAX_JOB_METADATA_BYTES;
-pub(super) use state::Change;
+pub(super) use state::{Change, Retention};
 pub use state::{Condemned, LineageState, Pin};
 
 use crate::base::ids::{CheckpointId, WriterEpoch};
@@ -61,7 +61,7 @@ pub enum Action {
     /// Condemned checkpoints whose objects are gone.
     Forget {
         /// The checkpoints.
-        ids: Vec<CheckpointId>,
+        condemned: Vec<Condemned>,
     },
 }
 

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 
 use super::super::claim::Claim;
 use super::super::completed::CompletedCheckpoint;
-use super::super::part::ObjectRef;
 use super::Action;
 use crate::base::ids::{CheckpointId, WriterEpoch};
 use crate::base::limits::MAX_NAME_BYTES;
@@ -12,6 +11,12 @@ use crate::{Error, ErrorKind, Result};
 
 /// Attempts that the state remembers, so that a lost answer is recognised however many entries followed.
 const RECENT_ATTEMPTS: usize = 64;
+
+/// Condemned checkpoints are put together when more entries than this would be needed.
+const MAX_CONDEMNED: usize = 64;
+
+/// Checkpoints that are condemned within this part of the grace period share an entry: they go that much later.
+const CONDEMNED_STEPS: i64 = 32;
 
 /// A checkpoint held against retention.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,15 +30,36 @@ pub struct Pin {
     pub restored_by: Option<WriterEpoch>,
 }
 
-/// A checkpoint that may no longer be restored from, its objects still there.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Checkpoints that may no longer be restored from, their objects still there: all from `first` to `last`, both included,
+/// that aren't retained. What belongs to them is known by its names ([`super::super::object_name`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Condemned {
-    /// The checkpoint.
-    pub id: CheckpointId,
-    /// When it was condemned, wall milliseconds.
+    /// The first.
+    pub first: CheckpointId,
+    /// The last.
+    pub last: CheckpointId,
+    /// When the first of them was condemned, wall milliseconds.
+    pub since_ms: i64,
+    /// When the last of them was condemned, wall milliseconds.
     pub condemned_ms: i64,
-    /// Its manifests.
-    pub manifests: Vec<ObjectRef>,
+}
+
+impl Condemned {
+    /// True when `id`, if it isn't retained, is one of them.
+    #[must_use]
+    pub fn contains(&self, id: CheckpointId) -> bool {
+        (self.first..=self.last).contains(&id)
+    }
+
+    /// One that contains what both contain, condemned when the later one was.
+    fn join(self, other: Self) -> Self {
+        Self {
+            first: self.first.min(other.first),
+            last: self.last.max(other.last),
+            since_ms: self.since_ms.min(other.since_ms),
+            condemned_ms: self.condemned_ms.max(other.condemned_ms),
+        }
+    }
 }
 
 /// What all entries of a log up to some number amount to.
@@ -49,7 +75,7 @@ pub struct LineageState {
     pub checkpoints: Vec<CompletedCheckpoint>,
     /// Pins, by name.
     pub pins: Vec<Pin>,
-    /// Condemned checkpoints, oldest first.
+    /// Condemned checkpoints, those first that were condemned first. At most 64, however many checkpoints they are.
     pub condemned: Vec<Condemned>,
     /// Attempt numbers of the last appends, with the epoch that each belonged to.
     pub(super) recent: Vec<(u64, WriterEpoch)>,
@@ -60,16 +86,25 @@ pub struct LineageState {
 pub(in super::super) enum Change {
     /// Claim an epoch above the log's and all of these.
     Claim { parents: Vec<WriterEpoch> },
-    /// Complete a checkpoint, then retain the newest `retain`.
-    Complete { checkpoint: Box<CompletedCheckpoint>, retain: usize },
+    /// Complete a checkpoint, then retain the newest.
+    Complete { checkpoint: Box<CompletedCheckpoint>, retention: Retention },
     /// Hold a checkpoint.
     Pin(Pin),
     /// Drop a pin.
     Unpin { name: String },
-    /// Retain the newest `retain`.
-    Retain { retain: usize },
-    /// Drop condemned checkpoints.
-    Forget { ids: Vec<CheckpointId> },
+    /// Retain the newest.
+    Retain(Retention),
+    /// Drop condemned checkpoints, unless others have joined them.
+    Forget { condemned: Vec<Condemned> },
+}
+
+/// What is retained, and for how long what isn't stays.
+#[derive(Debug, Clone, Copy)]
+pub(in super::super) struct Retention {
+    /// Checkpoints to retain.
+    pub retain: usize,
+    /// The grace period in milliseconds.
+    pub grace_ms: i64,
 }
 
 impl LineageState {
@@ -85,8 +120,8 @@ impl LineageState {
     /// `NotFound`, also for a condemned one.
     pub fn checkpoint(&self, id: CheckpointId) -> Result<&CompletedCheckpoint> {
         self.checkpoints.iter().find(|c| c.id == id).ok_or_else(|| {
-            let condemned = self.condemned.iter().any(|c| c.id == id);
-            let why = if condemned { " is condemned: it fell out of retention" } else { "" };
+            let condemned = self.condemned.iter().any(|c| c.contains(id));
+            let why = if condemned { " is condemned: it fell out of retention, or was never completed" } else { "" };
             Error::new(ErrorKind::NotFound, format!("checkpoint {id}{why}"))
         })
     }
@@ -131,19 +166,19 @@ impl LineageState {
         let mut next = self.clone();
         let action = match change {
             Change::Claim { parents } => Some(next.claim(parents, attempt)),
-            Change::Complete { checkpoint, retain } => next.complete(checkpoint, *retain, now_ms)?,
+            Change::Complete { checkpoint, retention } => next.complete(checkpoint, *retention, now_ms)?,
             Change::Pin(pin) => next.pin(pin)?,
             Change::Unpin { name } => {
                 next.pins.retain(|pin| pin.name != *name);
                 (next.pins.len() < self.pins.len()).then(|| Action::Unpin { name: name.clone() })
             }
-            Change::Retain { retain } => {
-                let ids = next.condemn(*retain, now_ms);
+            Change::Retain(retention) => {
+                let ids = next.condemn(*retention, now_ms);
                 (!ids.is_empty()).then_some(Action::Condemn { ids })
             }
-            Change::Forget { ids } => {
-                next.condemned.retain(|c| !ids.contains(&c.id));
-                (next.condemned.len() < self.condemned.len()).then(|| Action::Forget { ids: ids.clone() })
+            Change::Forget { condemned } => {
+                next.condemned.retain(|c| !condemned.contains(c));
+                (next.condemned.len() < self.condemned.len()).then(|| Action::Forget { condemned: condemned.clone() })
             }
         };
         Ok(action.map(|action| {
@@ -162,14 +197,10 @@ impl LineageState {
         Action::Claim { epoch }
     }
 
-    fn complete(&mut self, done: &CompletedCheckpoint, retain: usize, now_ms: i64) -> Result<Option<Action>> {
+    fn complete(&mut self, done: &CompletedCheckpoint, retention: Retention, now_ms: i64) -> Result<Option<Action>> {
         let id = done.id;
         if let Ok(known) = self.checkpoint(id) {
             let same = known.parts == done.parts && known.metadata == done.metadata;
-            return if same { Ok(None) } else { Err(already_exists(id)) };
-        }
-        if let Some(condemned) = self.condemned.iter().find(|c| c.id == id) {
-            let same = condemned.manifests.iter().eq(done.manifests());
             return if same { Ok(None) } else { Err(already_exists(id)) };
         }
         for (operator, _, max) in done.operators() {
@@ -186,21 +217,29 @@ impl LineageState {
         if !done.self_contained() {
             self.pins.retain(|pin| pin.restored_by.is_none_or(|epoch| epoch > id.epoch));
         }
-        let condemned = self.condemn(retain, now_ms);
+        let condemned = self.condemn(retention, now_ms);
         Ok(Some(Action::Complete { id, condemned }))
     }
 
-    fn condemn(&mut self, retain: usize, now_ms: i64) -> Vec<CheckpointId> {
-        let ids = self.beyond_retention(retain);
-        let (gone, kept) = std::mem::take(&mut self.checkpoints).into_iter().partition(|c| ids.contains(&c.id));
-        self.checkpoints = kept;
-        let gone: Vec<CompletedCheckpoint> = gone;
-        self.condemned.extend(gone.iter().map(|c| Condemned {
-            id: c.id,
-            condemned_ms: now_ms,
-            manifests: c.manifests().cloned().collect(),
-        }));
-        self.condemned.sort_by_key(|c| c.id);
+    fn condemn(&mut self, retention: Retention, now_ms: i64) -> Vec<CheckpointId> {
+        let ids = self.beyond_retention(retention.retain);
+        self.checkpoints.retain(|c| !ids.contains(&c.id));
+        for id in &ids {
+            let new = Condemned { first: *id, last: *id, since_ms: now_ms, condemned_ms: now_ms };
+            match self.condemned.last_mut() {
+                Some(last) if now_ms.saturating_sub(last.since_ms) <= retention.grace_ms / CONDEMNED_STEPS => {
+                    *last = last.join(new);
+                }
+                _ => self.condemned.push(new),
+            }
+        }
+        // These would be gone if garbage were collected. The oldest, so that none waits for ever for younger ones.
+        while self.condemned.len() > MAX_CONDEMNED {
+            let oldest = self.condemned.remove(0);
+            if let Some(next) = self.condemned.first_mut() {
+                *next = next.join(oldest);
+            }
+        }
         ids
     }
 

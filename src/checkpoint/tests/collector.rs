@@ -74,8 +74,8 @@ fn replay_15_flink_21351_a_savepoint_does_not_subsume_the_last_checkpoint() {
 
 /// The part of a full checkpoint: its own copy of the one segment `base`, and nothing builds on it.
 fn full_copy(subtask: &mut Subtask, id: u64) -> CheckpointPart {
-    let tree = std::mem::take(&mut subtask.tree);
-    subtask.segment("base").unwrap();
+    let own = subtask.put("base", Some(id), ObjectKind::Segment).unwrap();
+    let tree = std::mem::replace(&mut subtask.tree, vec![own.name]);
     let part = CheckpointPart { self_contained: true, ..subtask.part(id).unwrap() };
     subtask.tree = tree;
     part
@@ -111,18 +111,14 @@ fn replay_16_flink_30461_24611_an_abort_leaks_nothing_for_ever_and_deletes_nothi
     add(&mut coordinator, subtask.part(1).unwrap());
     coordinator.begin(2).unwrap();
     subtask.segment("reused").unwrap();
-    subtask.put("never used", ObjectKind::Segment).unwrap();
+    subtask.put("never used", None, ObjectKind::Segment).unwrap();
     coordinator.abort(2).unwrap();
     collect(&world, &coordinator);
     collect(&world, &coordinator);
     add(&mut coordinator, subtask.part(3).unwrap());
     collect(&world, &coordinator);
     assert_latest_restorable(&world);
-    assert_eq!(world.names().len(), 4, "base, reused, never used, manifest: the epoch's own orphans stay");
-    let (_, successor) = start(&world, 1);
-    collect(&world, &successor);
-    assert_eq!(world.names().len(), 3, "the orphan is gone");
-    assert_latest_restorable(&world);
+    assert_eq!(world.names().len(), 3, "base, reused, manifest: what was never used is gone");
 }
 
 #[test]
@@ -235,7 +231,7 @@ fn a_zombie_can_neither_condemn_nor_delete() {
     let mut reads = 0;
     world.faults.set(move |call| {
         reads += u32::from(call.name.ends_with(".man"));
-        if reads == 2 {
+        if reads == 1 {
             reads += 1;
             other.claim(&[]).unwrap();
         }

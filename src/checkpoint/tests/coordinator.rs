@@ -5,12 +5,13 @@ use crate::ErrorKind;
 use crate::base::ids::CheckpointId;
 use crate::base::key_group::KeyGroupRange;
 use crate::checkpoint::coordinator::{Begin, Coordinator, CoordinatorSettings};
-use crate::checkpoint::object_name::{ObjectKind, ObjectName};
+use crate::checkpoint::object_name::{ObjectKind, ObjectName, operator_folder};
 use crate::checkpoint::part::{CheckpointPart, ObjectRef};
 use crate::io::faulty::Fault;
 
 fn part(epoch: u64, id: u64, operator: &str, subtask: u32, parallelism: u32) -> CheckpointPart {
-    let name = ObjectName::new(operator, subtask, epoch, id, id, ObjectKind::Manifest).to_string();
+    let (folder, kind) = (operator_folder(operator), ObjectKind::Manifest);
+    let name = ObjectName { folder, subtask, epoch, counter: id, hash: id, checkpoint: Some(id), kind }.to_string();
     CheckpointPart {
         checkpoint: CheckpointId { epoch, id },
         operator: operator.to_owned(),
@@ -20,6 +21,7 @@ fn part(epoch: u64, id: u64, operator: &str, subtask: u32, parallelism: u32) -> 
         key_groups: KeyGroupRange::of_subtask(subtask, parallelism, 128).unwrap(),
         manifest: ObjectRef { name, length_bytes: 5, hash: id },
         self_contained: false,
+        settled: 3..300,
         delta_bytes: 10,
         uploaded_bytes: 20,
         full_bytes: 30,

@@ -4,5 +4,6 @@ mod collector;
 mod coordinator;
 mod crash_sweep;
 mod log;
+mod orphans;
 mod reachability;
 mod world;

@@ -102,24 +102,29 @@ pub struct Subtask {
 }
 
 impl Subtask {
-    pub fn put(&mut self, bytes: &str, kind: ObjectKind) -> Result<ObjectRef> {
+    /// Uploads an object, for one checkpoint alone or a segment for any.
+    pub fn put(&mut self, bytes: &str, checkpoint: Option<u64>, kind: ObjectKind) -> Result<ObjectRef> {
         self.counter += 1;
         let hash = hash64(bytes.as_bytes());
-        let name = ObjectName::new("op", 0, self.claim.epoch, self.counter, hash, kind).to_string();
+        let (epoch, counter) = (self.claim.epoch, self.counter);
+        let name = ObjectName { folder: "op".to_owned(), subtask: 0, epoch, counter, hash, checkpoint, kind };
+        let name = name.to_string();
         self.store.put(&name, bytes.to_owned().into(), PutMode::Overwrite)?;
         Ok(ObjectRef { name, length_bytes: bytes.len() as u64, hash })
     }
 
     /// Uploads a segment that holds `bytes`, a part of the tree from now on.
     pub fn segment(&mut self, bytes: &str) -> Result<()> {
-        let segment = self.put(bytes, ObjectKind::Segment)?;
+        let segment = self.put(bytes, None, ObjectKind::Segment)?;
         self.tree.push(segment.name);
         Ok(())
     }
 
-    /// Uploads the manifest of the tree as it stands.
+    /// Uploads the manifest of the tree as it stands. Of what was uploaded before and isn't in the tree, nothing will be
+    /// used again.
     pub fn part(&mut self, id: u64) -> Result<CheckpointPart> {
-        let manifest = self.put(&self.tree.join("\n"), ObjectKind::Manifest)?;
+        let settled = 0..self.counter + 1;
+        let manifest = self.put(&self.tree.join("\n"), Some(id), ObjectKind::Manifest)?;
         Ok(CheckpointPart {
             checkpoint: CheckpointId { epoch: self.claim.epoch, id },
             operator: "op".to_owned(),
@@ -129,6 +134,7 @@ impl Subtask {
             key_groups: KeyGroupRange::of_subtask(0, 1, 128).unwrap(),
             manifest,
             self_contained: false,
+            settled,
             delta_bytes: 1,
             uploaded_bytes: 2,
             full_bytes: 3,

@@ -1,6 +1,6 @@
 //! Appending to a list.
 
-use super::chunk::{CHUNK_BYTES, chunk_key, counter_of, put_element, split};
+use super::chunk::{CHUNK_BYTES, ElementReader, TIME_BYTES, chunk_key, counter_of, put_element, split};
 use super::read::ChunkExpiry;
 use crate::Result;
 use crate::engine::{Backend, Cursor};
@@ -70,6 +70,25 @@ impl Appender {
         self.added.clear();
         Ok(())
     }
+}
+
+/// Records that appending elements of `bytes` to the list at `at` writes, and their bytes, at most.
+pub(super) fn most_written(at: &Located, bytes: usize) -> (usize, usize) {
+    // Two chunks that follow one another are more than one chunk's bytes together. What is in the newest chunk may be
+    // written once more, with as much room behind it.
+    let chunks = 2 + 2 * bytes / CHUNK_BYTES;
+    (chunks, bytes + chunks * (at.most_bytes() + TIME_BYTES) + 2 * CHUNK_BYTES)
+}
+
+/// Appends elements that stand one behind the other, as in a chunk, to the list at `at`.
+pub(super) fn append_all(handle: Handle, backend: &mut Backend, at: Located, elements: &[u8]) -> Result<()> {
+    let written_ms = handle.ttl_ms.map(|_| backend.now_ms());
+    let mut appender = Appender::open(handle, backend, at)?;
+    let mut elements = ElementReader::new(elements);
+    while let Some(element) = elements.next()? {
+        appender.push(backend, element, written_ms)?;
+    }
+    appender.finish(backend)
 }
 
 /// Appends all elements under `cursor` to the list at `to`.

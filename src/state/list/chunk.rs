@@ -18,6 +18,9 @@ pub(crate) const CHUNK_CODEC: &str = "list-chunk@1";
 /// Size at which a chunk is full; one larger element makes a chunk of its own.
 pub(crate) const CHUNK_BYTES: usize = 16 << 10;
 
+/// Bytes of the time before the elements of a chunk.
+pub(crate) const TIME_BYTES: usize = 8;
+
 /// User key of the chunk `counter` of `sequence`.
 pub(crate) fn chunk_key(sequence: u64, counter: u32) -> [u8; 12] {
     let mut key = [0; 12];

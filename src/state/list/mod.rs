@@ -19,12 +19,13 @@ use super::address::Address;
 use super::codec::Codec;
 use super::scratch::Scratch;
 use super::{Types, token};
-use crate::Result;
 use crate::base::cursor::Direction;
 use crate::base::key_group::KeyGroupRange;
 use crate::engine::{Backend, ReadView};
+use crate::{Error, Result};
 
 pub(super) use self::chunk::CHUNK_CODEC;
+use self::chunk::{TIME_BYTES, put_element};
 
 /// Token of a state that holds a list of `T` for each key (and namespace).
 ///
@@ -64,13 +65,19 @@ impl<K: Codec, T: Codec, N: Codec> ListState<K, T, N> {
     /// `InvalidArgument` for a key of another subtask, or a key or element over the limits;
     /// `Backpressure` when storage is behind. Nothing was written then.
     pub fn add(self, backend: &mut Backend, at: impl Address<K, N>, element: impl Borrow<T>) -> Result<()> {
-        self.add_all(backend, at, std::iter::once(element))
+        let at = Located::of(backend, &at)?;
+        let mut bytes = Scratch::take();
+        element.borrow().encode(&mut bytes)?;
+        let written_ms = self.handle.ttl_ms.map(|_| backend.now_ms());
+        let mut appender = Appender::open(self.handle, backend, at)?;
+        appender.push(backend, &bytes, written_ms)?;
+        appender.finish(backend)
     }
 
-    /// Appends elements in their order. They are written a chunk at a time, none of them kept.
+    /// Appends elements in their order: all of them, or none.
     ///
     /// # Errors
-    /// As [`ListState::add`]; elements before the one at fault may have been appended.
+    /// As [`ListState::add`]; `InvalidArgument` too when all elements together are over the limit of a value.
     pub fn add_all<E: Borrow<T>>(
         self,
         backend: &mut Backend,
@@ -78,13 +85,14 @@ impl<K: Codec, T: Codec, N: Codec> ListState<K, T, N> {
         elements: impl IntoIterator<Item = E>,
     ) -> Result<()> {
         let at = Located::of(backend, &at)?;
-        self.append(backend, at, elements)
+        let elements = encode_all::<T, E>(backend, elements)?;
+        if elements.is_empty() { Ok(()) } else { self.write_all(backend, at, &elements, false) }
     }
 
-    /// Replaces the list by `elements`.
+    /// Replaces the list by `elements`: all of it, or nothing.
     ///
     /// # Errors
-    /// As [`ListState::add_all`]; the old elements may be gone.
+    /// As [`ListState::add_all`].
     pub fn update<E: Borrow<T>>(
         self,
         backend: &mut Backend,
@@ -92,8 +100,8 @@ impl<K: Codec, T: Codec, N: Codec> ListState<K, T, N> {
         elements: impl IntoIterator<Item = E>,
     ) -> Result<()> {
         let at = Located::of(backend, &at)?;
-        self.handle.delete_all(backend, &at)?;
-        self.append(backend, at, elements)
+        let elements = encode_all::<T, E>(backend, elements)?;
+        self.write_all(backend, at, &elements, true)
     }
 
     /// Removes all elements.
@@ -149,8 +157,9 @@ impl<K: Codec, T: Codec, N: Codec> ListState<K, T, N> {
     /// They keep their time to live. `target` among the sources counts for nothing.
     ///
     /// # Errors
-    /// As [`ListState::get`] and [`ListState::add_all`]. Elements are copied before the sources are
-    /// removed: after an error that isn't `InvalidArgument` or `Codec`, go on from the last checkpoint.
+    /// As [`ListState::get`] and [`ListState::add_all`]. Up to the limit of a value all elements are moved or, when it is
+    /// `Backpressure`, none. More are moved piece by piece, and reading may fail in the middle: after such an error go on
+    /// from the last checkpoint.
     pub fn merge_namespaces<Q: Codec + ?Sized>(
         self,
         backend: &mut Backend,
@@ -162,18 +171,36 @@ impl<K: Codec, T: Codec, N: Codec> ListState<K, T, N> {
         K: Borrow<Q>,
     {
         let at = Located::of::<K, N>(backend, &(key, target))?;
-        let expiry = ChunkExpiry::now(self.handle, backend);
+        let mut from: Vec<Located> = Vec::with_capacity(sources.len());
+        let mut bytes = 0;
         for source in sources {
-            let from = Located::of::<K, N>(backend, &(key, source))?;
-            if from.same_prefix(&at) {
+            let source = Located::of::<K, N>(backend, &(key, source))?;
+            if source.same_prefix(&at) || from.iter().any(|other| source.same_prefix(other)) {
                 continue;
             }
-            let to = Located::of::<K, N>(backend, &(key, target))?;
-            let cursor = self.handle.cursor(backend, &from, UNBOUNDED, Direction::Forward)?;
-            append::move_elements(self.handle, backend, cursor, expiry, to)?;
-            self.handle.delete_all(backend, &from)?;
+            let mut scan = self.handle.scan(backend, &source, UNBOUNDED, Direction::Forward)?;
+            while let Some((_, chunk)) = scan.next()? {
+                bytes += chunk.len();
+            }
+            drop(scan);
+            from.push(source);
         }
-        Ok(())
+        let expiry = ChunkExpiry::now(self.handle, backend);
+        let move_all = |backend: &mut Backend| {
+            for source in &from {
+                let to = Located::of::<K, N>(backend, &(key, target))?;
+                let cursor = self.handle.cursor(backend, source, UNBOUNDED, Direction::Forward)?;
+                append::move_elements(self.handle, backend, cursor, expiry, to)?;
+                self.handle.delete_all(backend, source)?;
+            }
+            Ok(())
+        };
+        if bytes > backend.max_value_bytes() {
+            return move_all(backend);
+        }
+        let (writes, bytes) = append::most_written(&at, bytes);
+        let keys: usize = from.iter().map(Located::most_bytes).sum();
+        backend.admitted(writes + from.len(), bytes + keys, move_all)
     }
 
     /// Calls `visit` with every (key, namespace, element) of a view in `groups`, lists by key group, then
@@ -199,24 +226,30 @@ impl<K: Codec, T: Codec, N: Codec> ListState<K, T, N> {
         })
     }
 
-    fn append<E: Borrow<T>>(
-        self,
-        backend: &mut Backend,
-        at: Located,
-        elements: impl IntoIterator<Item = E>,
-    ) -> Result<()> {
-        let mut elements = elements.into_iter().peekable();
-        if elements.peek().is_none() {
-            return Ok(());
-        }
-        let written_ms = self.handle.ttl_ms.map(|_| backend.now_ms());
-        let mut appender = Appender::open(self.handle, backend, at)?;
-        let mut bytes = Scratch::take();
-        for element in elements {
-            bytes.clear();
-            element.borrow().encode(&mut bytes)?;
-            appender.push(backend, &bytes, written_ms)?;
-        }
-        appender.finish(backend)
+    fn write_all(self, backend: &mut Backend, at: Located, elements: &[u8], replace: bool) -> Result<()> {
+        let (writes, bytes) = append::most_written(&at, elements.len());
+        backend.admitted(usize::from(replace) + writes, bytes, |backend| {
+            if replace {
+                self.handle.delete_all(backend, &at)?;
+            }
+            append::append_all(self.handle, backend, at, elements)
+        })
     }
+}
+
+/// The elements one behind the other, as in a chunk.
+fn encode_all<T: Codec, E: Borrow<T>>(backend: &Backend, elements: impl IntoIterator<Item = E>) -> Result<Scratch> {
+    let (mut all, mut one) = (Scratch::take(), Scratch::take());
+    for element in elements {
+        one.clear();
+        element.borrow().encode(&mut one)?;
+        put_element(&mut all, &one);
+        if all.len() + TIME_BYTES > backend.max_value_bytes() {
+            return Err(Error::invalid(format!(
+                "elements of one call are over the limit of a value, {} bytes: append them in several",
+                backend.max_value_bytes()
+            )));
+        }
+    }
+    Ok(all)
 }

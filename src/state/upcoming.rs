@@ -1,0 +1,226 @@
+//! The next timers of each key group, kept in memory so that popping one costs no look at the state.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use smallvec::SmallVec;
+
+use crate::Result;
+use crate::base::key_group::KeyGroup;
+
+/// Timers of a group that are read at a time, and their bytes, beyond the second.
+pub(super) const BATCH_TIMERS: usize = 32;
+pub(super) const BATCH_BYTES: usize = 8 << 10;
+
+/// Timers up to which those that are registered join the ones that were read.
+const MOST_TIMERS: usize = 2 * BATCH_TIMERS;
+
+/// User key of a timer.
+pub(super) type Key = SmallVec<[u8; 48]>;
+
+/// Timers of a group as they were read: the first ones, and whether that is all there are.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    pub timers: VecDeque<Key>,
+    pub all: bool,
+}
+
+/// The first timers of a group.
+#[derive(Debug)]
+struct Group {
+    /// In their order, never empty.
+    timers: VecDeque<Key>,
+    bytes: usize,
+    /// There are no others.
+    all: bool,
+    /// The first of them may be gone: it only says that no timer stands before it.
+    doubtful: bool,
+}
+
+/// How well the first timer of a group is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Known {
+    /// It may be gone.
+    Doubtful,
+    /// It is there, and what follows it would have to be read.
+    Alone,
+    /// It is there, and what follows it is known.
+    Followed,
+}
+
+/// The first timers of all groups that have any, and the groups by the time of their first.
+#[derive(Debug)]
+pub(super) struct Upcoming {
+    groups: BTreeMap<KeyGroup, Group>,
+    by_time: BTreeSet<(i64, KeyGroup)>,
+    time_of: fn(&[u8]) -> Result<i64>,
+}
+
+impl Upcoming {
+    /// None; `time_of` takes the time out of a timer.
+    pub(super) fn new(time_of: fn(&[u8]) -> Result<i64>) -> Self {
+        Self { groups: BTreeMap::new(), by_time: BTreeSet::new(), time_of }
+    }
+
+    /// The group whose first timer is the earliest, and that timer's time.
+    pub(super) fn first(&self) -> Option<(i64, KeyGroup)> {
+        self.by_time.first().copied()
+    }
+
+    /// The first timer of a group.
+    pub(super) fn first_of(&self, group: KeyGroup) -> Option<(&[u8], Known)> {
+        let group = self.groups.get(&group)?;
+        let known = match group {
+            Group { doubtful: true, .. } => Known::Doubtful,
+            Group { all: false, timers, .. } if timers.len() < 2 => Known::Alone,
+            _ => Known::Followed,
+        };
+        group.timers.front().map(|first| (first.as_slice(), known))
+    }
+
+    /// Puts what was read in the place of what was known of a group.
+    ///
+    /// # Errors
+    /// When one of them has no time; nothing is changed then.
+    pub(super) fn replace(&mut self, group: KeyGroup, batch: Batch) -> Result<()> {
+        batch.timers.iter().try_for_each(|timer| (self.time_of)(timer).map(drop))?;
+        self.change(group, |_| {
+            let bytes = batch.timers.iter().map(|timer| timer.len()).sum();
+            let Batch { timers, all } = batch;
+            Some(Group { timers, bytes, all, doubtful: false })
+        })
+    }
+
+    /// A timer was registered.
+    pub(super) fn register(&mut self, group: KeyGroup, timer: &[u8]) -> Result<()> {
+        let Some(known) = self.groups.get_mut(&group) else {
+            let timers = VecDeque::from([Key::from_slice(timer)]);
+            return self.replace(group, Batch { timers, all: true });
+        };
+        let beyond = known.timers.back().is_none_or(|last| last.as_slice() < timer);
+        if beyond && !known.all {
+            return Ok(());
+        }
+        let Err(at) = known.timers.binary_search_by(|other| other.as_slice().cmp(timer)) else { return Ok(()) };
+        if at > 0 {
+            known.insert(at, timer);
+            return Ok(());
+        }
+        self.change(group, |known| {
+            let mut known = known?;
+            // The one before which none stood may be gone, and this one is there.
+            if std::mem::take(&mut known.doubtful) {
+                known.timers.clear();
+                (known.bytes, known.all) = (0, false);
+            }
+            known.insert(0, timer);
+            Some(known)
+        })
+    }
+
+    /// A timer was deleted. True when the group's next ones have to be read: until then the first stays as one that
+    /// may be gone.
+    pub(super) fn remove(&mut self, group: KeyGroup, timer: &[u8]) -> Result<bool> {
+        let Some(known) = self.groups.get_mut(&group) else { return Ok(false) };
+        let Ok(at) = known.timers.binary_search_by(|other| other.as_slice().cmp(timer)) else { return Ok(false) };
+        if known.timers.len() == 1 && !known.all {
+            known.doubtful = true;
+            return Ok(true);
+        }
+        self.change(group, |known| {
+            let mut known = known?;
+            known.bytes -= known.timers.remove(at).map_or(0, |timer| timer.len());
+            known.doubtful &= at > 0;
+            Some(known)
+        })?;
+        Ok(false)
+    }
+
+    /// Changes a group and its place among the others. Every timer that comes here has a time.
+    fn change(&mut self, group: KeyGroup, change: impl FnOnce(Option<Group>) -> Option<Group>) -> Result<()> {
+        let old = self.groups.remove(&group);
+        let old_time =
+            old.as_ref().and_then(|old| old.timers.front()).map(|first| (self.time_of)(first)).transpose()?;
+        let new = change(old).filter(|new| !new.timers.is_empty());
+        let new_time =
+            new.as_ref().and_then(|new| new.timers.front()).map(|first| (self.time_of)(first)).transpose()?;
+        if old_time != new_time {
+            old_time.map(|time| self.by_time.remove(&(time, group)));
+            new_time.map(|time| self.by_time.insert((time, group)));
+        }
+        new.map(|new| self.groups.insert(group, new));
+        Ok(())
+    }
+}
+
+impl Group {
+    fn insert(&mut self, at: usize, timer: &[u8]) {
+        self.bytes += timer.len();
+        self.timers.insert(at, timer.into());
+        while self.timers.len() > MOST_TIMERS || (self.timers.len() > 2 && self.bytes > 2 * BATCH_BYTES) {
+            self.bytes -= self.timers.pop_back().map_or(0, |timer| timer.len());
+            self.all = false;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A timer is its time in one byte, then the key.
+    fn upcoming() -> Upcoming {
+        Upcoming::new(|timer| Ok(i64::from(timer[0])))
+    }
+
+    fn batch(timers: &[&[u8]], all: bool) -> Batch {
+        Batch { timers: timers.iter().map(|timer| Key::from_slice(timer)).collect(), all }
+    }
+
+    #[test]
+    fn the_first_follows_what_is_registered_and_deleted() {
+        let mut upcoming = upcoming();
+        for (group, timer) in [(3, [10, 1]), (1, [10, 1]), (3, [20, 0]), (3, [10, 1])] {
+            upcoming.register(group, &timer).unwrap();
+        }
+        assert_eq!(upcoming.first(), Some((10, 1)));
+        upcoming.register(3, &[10, 0]).unwrap();
+        assert_eq!(upcoming.first_of(3), Some((&[10, 0][..], Known::Followed)), "at one time the key decides");
+        assert!(!upcoming.remove(1, &[10, 1]).unwrap());
+        for (timer, next) in [([10, 0], Some(10)), ([10, 1], Some(20)), ([20, 0], None)] {
+            assert_eq!(upcoming.first().map(|(_, group)| group), Some(3));
+            assert!(!upcoming.remove(3, &timer).unwrap());
+            assert_eq!(upcoming.first().map(|(time, _)| time), next);
+        }
+    }
+
+    #[test]
+    fn timers_behind_those_that_were_read_are_left_to_the_next_reading() {
+        let mut upcoming = upcoming();
+        upcoming.replace(7, batch(&[&[5], &[9]], false)).unwrap();
+        upcoming.register(7, &[10]).unwrap();
+        upcoming.register(7, &[8]).unwrap();
+        for timer in [5, 8] {
+            assert!(!upcoming.remove(7, &[timer]).unwrap());
+        }
+        assert_eq!(upcoming.first_of(7), Some((&[9][..], Known::Alone)));
+        assert!(upcoming.remove(7, &[9]).unwrap());
+        assert_eq!(upcoming.first_of(7), Some((&[9][..], Known::Doubtful)), "none stands before it");
+        upcoming.register(7, &[3]).unwrap();
+        assert_eq!(upcoming.first_of(7), Some((&[3][..], Known::Alone)));
+        upcoming.replace(7, batch(&[], true)).unwrap();
+        assert_eq!((upcoming.first(), upcoming.first_of(7)), (None, None));
+    }
+
+    #[test]
+    fn what_is_kept_of_a_group_is_bounded_in_number_and_bytes() {
+        let mut upcoming = upcoming();
+        for n in (0..=255).rev() {
+            upcoming.register(1, &[n]).unwrap();
+        }
+        assert_eq!(upcoming.groups[&1].timers.len(), MOST_TIMERS);
+        for n in 0..50 {
+            upcoming.register(2, &[&[n][..], &[0; 60_000]].concat()).unwrap();
+        }
+        assert_eq!((upcoming.groups[&2].timers.len(), upcoming.groups[&2].all), (2, false));
+    }
+}
