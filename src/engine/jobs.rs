@@ -133,6 +133,8 @@ fn run_compaction(shared: &Arc<Shared>) {
         Ok(()) => {
             shared.current.lock().compaction_error = None;
             start_compaction(shared);
+            // There may be room now for a flush that had none.
+            start_flush(shared);
         }
         Err(error) => {
             if error.kind() != ErrorKind::Aborted {
