@@ -20,7 +20,11 @@ use crate::{Error, ErrorKind, Result};
 
 /// What a flush that failed leaves to be done.
 pub(super) fn flush_failed(shared: &Arc<Shared>, request: &FlushRequest, error: Error) {
-    tracing::warn!(%error, backend = ?shared, "flush failed, to be tried again");
+    if shared.is_closed() {
+        // Its folder may be gone by now, or a successor's.
+        tracing::debug!(%error, backend = ?shared, "a flush failed after its backend was closed");
+        return;
+    }
     shared.poison_if_internal(&error);
     if let Err(gone) = shared.files.check_directory() {
         shared.poison(&gone);
@@ -28,6 +32,10 @@ pub(super) fn flush_failed(shared: &Arc<Shared>, request: &FlushRequest, error: 
     let full = error.kind() == ErrorKind::ResourceExhausted;
     let hopeless = {
         let mut current = shared.current.lock();
+        // Once for all that fail in a row: they are tried again at every turn.
+        if current.failing_since_ns.is_none() {
+            tracing::warn!(%error, backend = ?shared, "flush failed, to be tried again");
+        }
         current.flush_error = Some(error);
         current.failing_since_ns.get_or_insert(shared.env.clock.monotonic_ns());
         hopeless(shared, &current)

@@ -36,7 +36,9 @@ impl Subtask {
     pub fn call<T>(&mut self, mut call: impl FnMut(&mut Backend) -> highwater::Result<T>) -> Outcome<T> {
         loop {
             match call(&mut self.backend) {
-                Err(error) if error.kind() == ErrorKind::Backpressure || may_pass(&error) => self.wait(&failure(&error))?,
+                Err(error) if error.kind() == ErrorKind::Backpressure => self.wait(&failure(&error))?,
+                // Before the run has begun there is somebody to tell.
+                Err(error) if self.controls.is_some() && may_pass(&error) => self.wait(&failure(&error))?,
                 settled => return settled.outcome(),
             }
         }
