@@ -249,7 +249,8 @@ fn a_disk_budget_that_is_used_up_is_the_reason_given() {
     let mut rig = Rig::new(Tuning::for_memory(16 * MIB));
     rig.disk_bytes = 4 * MIB;
     rig.start(1).unwrap();
-    rig.store_faults.set(|call| call.operation.starts_with("put").then_some(Fault::ErrorBefore(ErrorKind::Unavailable)));
+    rig.store_faults
+        .set(|call| call.operation.starts_with("put").then_some(Fault::ErrorBefore(ErrorKind::Unavailable)));
     let mut reason = None;
     for key in 0..200_000 {
         let task = rig.task_of(key);

@@ -81,7 +81,8 @@ fn run_flush(shared: &Arc<Shared>) {
 fn flush_one(shared: &Arc<Shared>, request: &Arc<FlushRequest>) -> Result<()> {
     let states = shared.current.lock().states.clone();
     let options = shared.output_options(Place::Newest);
-    let metas = flush::write_epoch(&request.epoch, states.shapes(), options, &mut NewSegments(shared, Purpose::Flushed))?;
+    let metas =
+        flush::write_epoch(&request.epoch, states.shapes(), options, &mut NewSegments(shared, Purpose::Flushed))?;
     let refs = metas.iter().map(|meta| Arc::new(SegmentRef::local(meta.clone()))).collect();
     let sources = open_written(shared, &metas)?;
     let tree = shared.install(&Edit::flush(refs), sources, Some(request.epoch.last_sequence()))?;
@@ -90,6 +91,7 @@ fn flush_one(shared: &Arc<Shared>, request: &Arc<FlushRequest>) -> Result<()> {
         current.queue.pop_front();
         current.flush_error = None;
         current.failing_since_ns = None;
+        current.room_error = None;
     }
     if let Some(checkpoint) = request.checkpoint.clone() {
         let job = shared.clone();

@@ -105,11 +105,12 @@ pub(super) fn make_room(shared: &Arc<Shared>, wanted: u64) {
         let running = Running::new(&job, |current| current.making_room = false);
         let stored = store_segments(&job, wanted);
         let released = job.env.disk.release_spares(wanted);
-        if let Err(error) = &stored {
-            tracing::warn!(%error, backend = ?job, "no room could be made by storing segments");
-        }
         let any = released || stored.as_ref().is_ok_and(|any| *any);
-        job.current.lock().room_error = stored.err();
+        let failed = stored.err();
+        let before = std::mem::replace(&mut job.current.lock().room_error, failed.clone());
+        if let (Some(error), None) = (failed, before) {
+            tracing::warn!(%error, backend = ?job, "no room can be made by storing segments ahead of their checkpoint");
+        }
         drop(running);
         if any {
             jobs::start_flush(&job);

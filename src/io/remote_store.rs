@@ -82,7 +82,9 @@ impl RemoteStore {
                 let message = format!("{doing} `{name}` in `{}`: no answer in {:?}", self.url, self.deadline);
                 Err(Error::new(ErrorKind::Timeout, message))
             }
-            Err(RecvTimeoutError::Disconnected) => Err(Error::internal(format!("{doing} `{name}` in `{}`: the request panicked", self.url))),
+            Err(RecvTimeoutError::Disconnected) => {
+                Err(Error::internal(format!("{doing} `{name}` in `{}`: the request panicked", self.url)))
+            }
         }
     }
 
