@@ -242,13 +242,15 @@ fn a_full_disk_slows_writes_then_refuses_them_whole_and_they_resume() {
     assert_eq!(b.stats().waiting_epochs, 0);
 }
 
-/// A disk budget that is too small for the state: writes are refused with that as the reason, and what was written
-/// can be read.
+/// A disk budget that is too small for the state while the store is away: writes are refused with that as the reason,
+/// and what was written can be read.
 #[test]
 fn a_disk_budget_that_is_used_up_is_the_reason_given() {
     let mut rig = Rig::new(Tuning::for_memory(16 * MIB));
     rig.disk_bytes = 4 * MIB;
     rig.start(1).unwrap();
+    rig.store_faults
+        .set(|call| call.operation.starts_with("put").then_some(Fault::ErrorBefore(ErrorKind::Unavailable)));
     let mut reason = None;
     for key in 0..200_000 {
         let task = rig.task_of(key);

@@ -141,6 +141,18 @@ impl Error {
         Self { inner: Arc::new(Inner { kind, message, source: Some(Box::new(self)) }) }
     }
 
+    /// The first cause that isn't one of these errors itself: what the system or a library said.
+    fn foreign_cause(&self) -> Option<&(dyn std::error::Error + Send + Sync)> {
+        let mut error = self;
+        loop {
+            let source = error.inner.source.as_deref()?;
+            match source.downcast_ref::<Self>() {
+                Some(inner) => error = inner,
+                None => return Some(source),
+            }
+        }
+    }
+
     /// What the caller can do about it.
     #[must_use]
     pub fn kind(&self) -> ErrorKind {
@@ -157,8 +169,9 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.inner.kind, self.inner.message)?;
-        match &self.inner.source {
-            Some(source) if source.downcast_ref::<Self>().is_none() => write!(f, " ({source})"),
+        // What led to it, once: a message may quote the error that it is about.
+        match self.foreign_cause().map(|cause| cause.to_string()) {
+            Some(cause) if !self.inner.message.contains(&cause) => write!(f, " ({cause})"),
             _ => Ok(()),
         }
     }
@@ -181,10 +194,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_cause_is_named_once_however_often_the_error_was_passed_on() {
+        let full = Error::io("writing `a.seg`", std::io::Error::from_raw_os_error(28)).context("checkpoint 1/4");
+        let quoted = Error::with_source(ErrorKind::Poisoned, format!("stopped after: {full}"), full.clone());
+        for error in [full, quoted] {
+            assert_eq!(error.to_string().matches("No space left on device").count(), 1, "{error}");
+        }
+    }
+
+    #[test]
     fn message_names_kind_object_and_cause() {
         let cause = std::io::Error::from(std::io::ErrorKind::NotFound);
         let error = Error::io("reading `a.seg`", cause).context("restoring checkpoint 3");
         assert_eq!(error.kind(), ErrorKind::NotFound);
-        assert_eq!(error.to_string(), "not found: restoring checkpoint 3: reading `a.seg`");
+        assert_eq!(error.to_string(), "not found: restoring checkpoint 3: reading `a.seg` (entity not found)");
     }
 }

@@ -12,6 +12,7 @@ use super::current_key::CurrentKey;
 use super::environment::{Inner, OpenSubtask};
 use super::jobs;
 use super::pressure::{Pressure, pressure};
+use super::room;
 use super::states::{RawState, StateTable};
 use crate::base::descriptor::StateDescriptor;
 use crate::base::ids::{CheckpointId, WriterEpoch};
@@ -385,20 +386,23 @@ impl Backend {
                 self.env().clock.sleep(delay);
                 Ok(())
             }
-            Pressure::Full => {
-                Err(Error::new(ErrorKind::Backpressure, format!("{:?}: {}", self.shared, self.why_full())))
-            }
+            Pressure::Full => Err(self.refusal()),
         }
     }
 
-    /// What memory is full of, and why that isn't flushed.
-    pub(super) fn why_full(&self) -> String {
+    /// Why memory, being full, can't take a write: backpressure, or what has kept it from being flushed for too long.
+    #[cold]
+    pub(super) fn refusal(&self) -> Error {
         let current = self.shared.current.lock();
+        if let Some(error) = room::hopeless(&self.shared, &current) {
+            return error;
+        }
         let waiting = current.queue.len();
-        match &current.flush_error {
+        let why = match &current.flush_error {
             None => format!("memory is full of {waiting} epochs that wait for flushing"),
             Some(error) => format!("memory is full of {waiting} epochs; the last flush failed: {error}"),
-        }
+        };
+        Error::new(ErrorKind::Backpressure, format!("{:?}: {why}", self.shared))
     }
 
     /// Ends orderly: lets queued flushes and uploads end, at most until `deadline`, then stops. State that no
@@ -422,6 +426,7 @@ impl Backend {
 impl Drop for Backend {
     fn drop(&mut self) {
         self.shared.closed.store(true, Ordering::Release);
+        self.shared.closing.cancel();
         let (checkpoints, waiting) = {
             let mut current = self.shared.current.lock();
             (std::mem::take(&mut current.checkpoints), std::mem::take(&mut current.queue))

@@ -21,6 +21,7 @@ use crate::base::ids::{CheckpointId, SegmentId, Sequence, WriterEpoch};
 use crate::base::key_group::KeyGroupRange;
 use crate::checkpoint::upload::{Uploader, Uploads};
 use crate::compaction::picker;
+use crate::io::retry::Cancel;
 use crate::memtable::SealedEpoch;
 use crate::read::Tree;
 use crate::segment::builder::SegmentOptions;
@@ -62,6 +63,12 @@ pub(super) struct Current {
     pub sources: HashMap<SegmentId, Arc<SegmentSource>>,
     /// Why the last flush failed; it is tried again.
     pub flush_error: Option<Error>,
+    /// When the first of the flushes failed that have failed since one succeeded, on the clock's monotonic time.
+    pub failing_since_ns: Option<u64>,
+    /// Room is being made: segments go to the store ahead of their checkpoint.
+    pub making_room: bool,
+    /// Why the last attempt at that failed.
+    pub room_error: Option<Error>,
     /// Why the last compaction failed; it is tried again once the tree has changed.
     pub compaction_error: Option<Error>,
     /// Checkpoints that are being made.
@@ -86,6 +93,8 @@ pub(super) struct Shared {
     pub time_high_water_ms: AtomicI64,
     pub poison: OnceLock<Error>,
     pub closed: AtomicBool,
+    /// Cancelled when the backend is closed.
+    pub closing: Cancel,
     /// Fetching restored segments stopped at an error, to be gone on with.
     pub hydration_due: AtomicBool,
     /// Segments get ids from it. Random, and of this writer alone: ids are unique over a lineage.
@@ -123,6 +132,7 @@ impl Shared {
             time_high_water_ms: AtomicI64::new(time_high_water_ms),
             poison: OnceLock::new(),
             closed: AtomicBool::new(false),
+            closing: Cancel::new(),
             hydration_due: AtomicBool::new(false),
             attempt,
             segments_made: AtomicU64::new(0),
@@ -163,10 +173,24 @@ impl Shared {
         self.closed.load(Ordering::Acquire)
     }
 
-    /// Stops the backend when `error` means that its own state can no longer be trusted, and fails the checkpoints
-    /// that wait for it.
+    /// The store holds a segment as `name`: its file can be done without.
+    pub fn note_durable(&self, segment: SegmentId, name: &str) {
+        let source = self.current.lock().sources.get(&segment).cloned();
+        if let Some(source) = source {
+            self.files.note_durable(&source, name);
+        }
+    }
+
+    /// Stops the backend when `error` means that its own state can no longer be trusted.
     pub fn poison_if_internal(&self, error: &Error) {
-        if error.kind() != ErrorKind::Internal || self.poison.set(error.clone()).is_err() {
+        if error.kind() == ErrorKind::Internal {
+            self.poison(error);
+        }
+    }
+
+    /// Stops the backend for good, because of `error`, and fails the checkpoints that wait for it.
+    pub fn poison(&self, error: &Error) {
+        if self.poison.set(error.clone()).is_err() {
             return;
         }
         tracing::error!(%error, backend = ?self, "backend poisoned");

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 
 use super::background::Shared;
+use super::room;
 use super::states::StateTable;
 use crate::base::ids::{CheckpointId, SegmentId, Sequence};
 use crate::checkpoint::part::CheckpointPart;
@@ -60,17 +61,14 @@ fn make_part(shared: &Shared, checkpoint: &PendingCheckpoint, tree: &Tree) -> Re
     let version = tree.version();
     let mut sent_bytes = 0;
     let mut names = HashMap::new();
-    for segment in uploads_of(shared, tree)? {
+    let segments = segments_of(tree)?;
+    shared.check()?;
+    for segment in segments {
         let id = segment.meta.id;
         let (name, bytes) = match checkpoint.kind {
-            CheckpointKind::Incremental => {
-                shared.uploads.ensure(&*shared.uploader, checkpoint.id.id, &segment, &checkpoint.cancel)?
-            }
+            CheckpointKind::Incremental => ensure_durable(shared, checkpoint.id.id, &segment, &checkpoint.cancel)?,
             // What a full checkpoint uploads is its own: nothing later builds on it.
-            _ => {
-                let own = Some(checkpoint.id.id);
-                (shared.uploader.upload_segment(&segment, own, &checkpoint.cancel)?, segment.meta.length_bytes)
-            }
+            _ => (upload_copy(shared, checkpoint, &segment)?, segment.meta.length_bytes),
         };
         sent_bytes += bytes;
         names.insert(id, (0, name));
@@ -109,8 +107,39 @@ fn settle(shared: &Shared, id: u64, segments: &HashSet<SegmentId>) -> Range<u64>
     shared.uploads.settled(&*shared.uploader, id, segments, live.as_ref())
 }
 
-/// Every segment of the tree once, with the bytes to upload.
-fn uploads_of(shared: &Shared, tree: &Tree) -> Result<Vec<SegmentUpload>> {
+/// Makes a segment durable for checkpoint `id` (0 for none yet) unless it is; its name, and the bytes sent.
+pub(super) fn ensure_durable(
+    shared: &Shared,
+    id: u64,
+    segment: &SegmentUpload,
+    cancel: &Cancel,
+) -> Result<(Arc<str>, u64)> {
+    let ensured = shared.uploads.ensure(&*shared.uploader, id, segment, cancel);
+    match &ensured {
+        Ok((name, _)) => shared.note_durable(segment.meta.id, name),
+        Err(error) => room::poison_if_lost(shared, segment, error),
+    }
+    ensured
+}
+
+/// Uploads a segment once more. Bytes that are bad here are taken from the store, if it has them.
+fn upload_copy(shared: &Shared, checkpoint: &PendingCheckpoint, segment: &SegmentUpload) -> Result<Arc<str>> {
+    let upload = || shared.uploader.upload_segment(segment, Some(checkpoint.id.id), &checkpoint.cancel);
+    match upload() {
+        Err(error) if error.kind() == ErrorKind::Corruption && segment.source.second_copy().is_some() => {
+            segment.source.distrust(&error);
+            upload()
+        }
+        Err(error) => {
+            room::poison_if_lost(shared, segment, &error);
+            Err(error)
+        }
+        uploaded => uploaded,
+    }
+}
+
+/// Every segment of the tree once, with its bytes.
+pub(super) fn segments_of(tree: &Tree) -> Result<Vec<SegmentUpload>> {
     let mut seen = HashMap::<SegmentId, SegmentUpload>::new();
     for (_, _, r) in tree.version().refs() {
         let meta = r.meta().clone();
@@ -118,7 +147,6 @@ fn uploads_of(shared: &Shared, tree: &Tree) -> Result<Vec<SegmentUpload>> {
             tree.segment(meta.id).ok_or_else(|| Error::internal(format!("segment {} isn't open", meta.id)))?;
         seen.entry(meta.id).or_insert_with(|| SegmentUpload { meta, source: segment.source().clone() });
     }
-    shared.check()?;
     Ok(seen.into_values().collect())
 }
 

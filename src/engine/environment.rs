@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 
 use super::backend::Backend;
 use super::disk::DiskBudget;
+use super::folders::{self, Folders};
 use super::restore;
 use super::tuning::Tuning;
 use crate::base::clock::{Clock, SystemClock};
@@ -97,7 +98,8 @@ impl EnvironmentBuilder {
         self
     }
 
-    /// Local disk for segment files. Default: nine tenths of what is free.
+    /// Local disk for segment files. Default: nine tenths of what is free or ours already. A quarter of it is kept for merges. State that
+    /// is larger is read from the store for the part that has no room here.
     pub fn disk_bytes(mut self, bytes: u64) -> Self {
         self.disk_bytes = Some(bytes);
         self
@@ -185,7 +187,10 @@ impl EnvironmentBuilder {
         };
         let disk_bytes = match self.disk_bytes {
             Some(bytes) => bytes,
-            None => self.files.free_bytes(&self.directory)? / 10 * 9,
+            None => {
+                let left = folders::bytes_left(&self.directory, &*self.files)?;
+                self.files.free_bytes(&self.directory)?.saturating_add(left) / 10 * 9
+            }
         };
         let (local, remote) = match self.executors {
             Some(executors) => executors,
@@ -193,15 +198,16 @@ impl EnvironmentBuilder {
         };
         let memory = MemoryPlan::of(self.memory_bytes);
         let budget = Budget::new(self.memory_bytes);
+        let disk = Arc::new(DiskBudget::new(disk_bytes));
         Ok(Environment {
             inner: Arc::new(Inner {
-                directory: self.directory,
+                folders: Folders::open(&self.directory, &self.files, &disk)?,
                 memory,
                 _reserved: memory.reserve(&budget)?,
                 budget,
                 slabs: Slabs::default(),
                 cache: Arc::new(BlockCache::new(memory.cache_bytes)?),
-                disk: Arc::new(DiskBudget::new(disk_bytes)),
+                disk,
                 store,
                 files: self.files,
                 clock: self.clock,
@@ -214,7 +220,7 @@ impl EnvironmentBuilder {
                 claim: Mutex::new(None),
                 open: Mutex::default(),
                 open_backends: AtomicUsize::new(0),
-                _lock: lock,
+                lock: Arc::from(lock),
             }),
         })
     }
@@ -251,7 +257,7 @@ impl MemoryPlan {
 
 #[derive(Debug)]
 pub(super) struct Inner {
-    pub directory: PathBuf,
+    folders: Folders,
     pub memory: MemoryPlan,
     pub budget: Budget,
     /// Where the backends' pages come from.
@@ -273,7 +279,8 @@ pub(super) struct Inner {
     /// Operators and subtasks whose backends are open.
     open: Mutex<HashSet<(String, u32)>>,
     open_backends: AtomicUsize,
-    _lock: Box<dyn DirectoryLock>,
+    /// Of the directory.
+    pub lock: Arc<dyn DirectoryLock>,
 }
 
 impl Inner {
@@ -281,6 +288,12 @@ impl Inner {
     pub fn memtable_share_bytes(&self) -> u64 {
         let share = self.memory.memtable_bytes / self.open_backends.load(Ordering::Relaxed).max(1) as u64;
         share.min(self.tuning.memtable_bytes)
+    }
+
+    /// The folder for the local files of a subtask whose backend opens.
+    pub fn folder_of(&self, operator: &str, subtask: u32, parallelism: u32) -> PathBuf {
+        let is_open = |index| self.open.lock().contains(&(operator.to_owned(), index));
+        self.folders.enter(operator, subtask, parallelism, is_open)
     }
 }
 

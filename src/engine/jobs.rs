@@ -9,6 +9,8 @@ use std::sync::atomic::Ordering;
 
 use super::background::{Current, FlushRequest, Shared};
 use super::checkpoints;
+use super::disk::Purpose;
+use super::room;
 use super::segment_files::SegmentSource;
 use crate::base::ids::SegmentId;
 use crate::compaction::executor;
@@ -46,8 +48,9 @@ pub(super) fn spawn_flush(shared: &Arc<Shared>) {
 }
 
 fn run_flush(shared: &Arc<Shared>) {
-    let mut running = Running { shared, clear: |current| current.flushing = false, armed: true };
-    loop {
+    let mut running = Running::new(shared, |current| current.flushing = false);
+    let mut flushed = false;
+    let failed = loop {
         let request = {
             let mut current = shared.current.lock();
             let front = current.queue.front().cloned();
@@ -55,29 +58,31 @@ fn run_flush(shared: &Arc<Shared>) {
                 Some(request) if !shared.is_closed() && shared.poison.get().is_none() => request,
                 _ => {
                     // Under the same lock as the look at the queue, or what is queued now would wait for nobody.
-                    current.flushing = false;
-                    running.armed = false;
-                    break;
+                    running.end(&mut current);
+                    break None;
                 }
             }
         };
         if let Err(error) = flush_one(shared, &request) {
-            tracing::warn!(%error, backend = ?shared, "flush failed, to be tried again");
-            shared.poison_if_internal(&error);
-            let mut current = shared.current.lock();
-            current.flush_error = Some(error);
-            break;
+            break Some((request, error));
         }
+        flushed = true;
         shared.progress.notify_all();
-    }
+    };
     drop(running);
-    start_compaction(shared);
+    if flushed {
+        start_compaction(shared);
+    }
+    if let Some((request, error)) = failed {
+        room::flush_failed(shared, &request, error);
+    }
 }
 
 fn flush_one(shared: &Arc<Shared>, request: &Arc<FlushRequest>) -> Result<()> {
     let states = shared.current.lock().states.clone();
     let options = shared.output_options(Place::Newest);
-    let metas = flush::write_epoch(&request.epoch, states.shapes(), options, &mut NewSegments(shared))?;
+    let metas =
+        flush::write_epoch(&request.epoch, states.shapes(), options, &mut NewSegments(shared, Purpose::Flushed))?;
     let refs = metas.iter().map(|meta| Arc::new(SegmentRef::local(meta.clone()))).collect();
     let sources = open_written(shared, &metas)?;
     let tree = shared.install(&Edit::flush(refs), sources, Some(request.epoch.last_sequence()))?;
@@ -85,6 +90,8 @@ fn flush_one(shared: &Arc<Shared>, request: &Arc<FlushRequest>) -> Result<()> {
         let mut current = shared.current.lock();
         current.queue.pop_front();
         current.flush_error = None;
+        current.failing_since_ns = None;
+        current.room_error = None;
     }
     if let Some(checkpoint) = request.checkpoint.clone() {
         let job = shared.clone();
@@ -117,25 +124,31 @@ pub(super) fn start_compaction(shared: &Arc<Shared>) {
 
 /// One plan a job, so that compactions of many backends take turns.
 fn run_compaction(shared: &Arc<Shared>) {
-    let running = Running { shared, clear: |current| current.compacting = false, armed: true };
+    let running = Running::new(shared, |current| current.compacting = false);
     let tree = shared.current.lock().tree.clone();
-    let done = match picker::pick(tree.version(), &shared.picker_options(), shared.now_ms()) {
-        Some(plan) if !shared.is_closed() => compact_one(shared, &tree, &plan),
-        _ => return,
-    };
+    let plan = picker::pick(tree.version(), &shared.picker_options(), shared.now_ms());
+    let Some(plan) = plan.filter(|_| !shared.is_closed()) else { return };
+    let done = compact_one(shared, &tree, &plan);
     drop(running);
     shared.progress.notify_all();
     match done {
         Ok(()) => {
             shared.current.lock().compaction_error = None;
             start_compaction(shared);
+            // There may be room now for a flush that had none.
+            start_flush(shared);
         }
         Err(error) => {
             if error.kind() != ErrorKind::Aborted {
                 tracing::warn!(%error, backend = ?shared, "compaction failed, its inputs are kept");
             }
             shared.poison_if_internal(&error);
+            let full = error.kind() == ErrorKind::ResourceExhausted;
             shared.current.lock().compaction_error = Some(error);
+            if full {
+                let inputs = plan.inputs.iter().flatten();
+                room::make_room(shared, inputs.map(|r| r.live_bytes()).sum());
+            }
         }
     }
 }
@@ -156,18 +169,18 @@ fn compact_one(shared: &Arc<Shared>, tree: &Tree, plan: &Plan) -> Result<()> {
         Action::Drop => Place::Newest,
     };
     let options = shared.output_options(place);
-    let outcome = executor::run(plan, tree, rules, options, &mut NewSegments(shared), &mut cancelled)?;
+    let outcome = executor::run(plan, tree, rules, options, &mut NewSegments(shared, Purpose::Merged), &mut cancelled)?;
     let sources = open_written(shared, &outcome.created)?;
     shared.install(&outcome.edit, sources, None).map(drop)
 }
 
 /// Files for new segments.
-struct NewSegments<'a>(&'a Shared);
+struct NewSegments<'a>(&'a Shared, Purpose);
 
 impl Outputs for NewSegments<'_> {
     fn create(&mut self) -> Result<(SegmentId, Box<dyn FileWriter>)> {
         let id = self.0.next_segment_id();
-        Ok((id, self.0.files.create(id)?))
+        Ok((id, self.0.files.create(id, self.1)?))
     }
 
     fn remove(&mut self, id: SegmentId) {
@@ -176,11 +189,23 @@ impl Outputs for NewSegments<'_> {
 }
 
 /// Clears a job's flag however the job ends. A job that panicked has left who knows what: the backend is poisoned.
-struct Running<'a> {
+pub(super) struct Running<'a> {
     shared: &'a Shared,
     clear: fn(&mut Current),
-    /// False once the flag was cleared by hand: by now it may be another job's.
+    /// False once the flag was cleared by [`Running::end`]: by now it may be another job's.
     armed: bool,
+}
+
+impl<'a> Running<'a> {
+    pub fn new(shared: &'a Shared, clear: fn(&mut Current)) -> Self {
+        Self { shared, clear, armed: true }
+    }
+
+    /// Clears the flag here and now, under the lock that the caller holds.
+    fn end(&mut self, current: &mut Current) {
+        (self.clear)(current);
+        self.armed = false;
+    }
 }
 
 impl Drop for Running<'_> {
@@ -205,7 +230,7 @@ pub(super) fn start_hydration(shared: &Arc<Shared>) {
     }
     let job = shared.clone();
     shared.env.remote.spawn(Box::new(move || {
-        let running = Running { shared: &job, clear: |current| current.hydrating = false, armed: true };
+        let running = Running::new(&job, |current| current.hydrating = false);
         let goes_on = hydrate_next(&job);
         drop(running);
         if goes_on {
@@ -227,7 +252,7 @@ fn next_to_hydrate(shared: &Shared) -> Option<(Arc<SegmentMeta>, Arc<SegmentSour
     let version = current.tree.version();
     version.refs().find_map(|(_, _, r)| {
         let source = current.sources.get(&r.meta().id)?;
-        (!source.is_local()).then(|| (r.meta().clone(), source.clone()))
+        source.wants_file().then(|| (r.meta().clone(), source.clone()))
     })
 }
 
@@ -243,5 +268,58 @@ fn hydrate_next(shared: &Shared) -> bool {
             shared.hydration_due.store(error.kind() != ErrorKind::Corruption, Ordering::Relaxed);
             false
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::base::executor::StepExecutor;
+    use crate::{Backend, Environment, Operator, Subtask};
+
+    fn backend(directory: &std::path::Path, executor: &Arc<StepExecutor>) -> Backend {
+        let env = Environment::builder(directory)
+            .memory_bytes(16 << 20)
+            .store("memory:///")
+            .executors(executor.clone(), executor.clone())
+            .open()
+            .unwrap();
+        env.backend(&Operator::new("op", 16), Subtask { index: 0, parallelism: 1 }, None).unwrap()
+    }
+
+    /// A flush job that finds nothing left to do says so under the lock. What is queued between that and the job's end
+    /// starts a job of its own, whose flag the ending one must leave alone: a third job would run beside it.
+    #[test]
+    fn a_flush_job_that_ends_late_does_not_clear_the_flag_of_its_successor() {
+        let (directory, executor) = (tempfile::tempdir().unwrap(), Arc::new(StepExecutor::new()));
+        let backend = backend(directory.path(), &executor);
+        let shared = &backend.shared;
+        shared.current.lock().flushing = true;
+        let mut ending = Running::new(shared, |current| current.flushing = false);
+        ending.end(&mut shared.current.lock());
+        assert!(!shared.current.lock().flushing);
+        shared.current.lock().flushing = true;
+        drop(ending);
+        assert!(shared.current.lock().flushing, "the successor's flag");
+        drop(Running::new(shared, |current| current.flushing = false));
+        assert!(!shared.current.lock().flushing, "a job that ends without a word clears its own");
+        executor.clear();
+    }
+
+    #[test]
+    fn a_job_that_panics_clears_its_flag_and_poisons_the_backend() {
+        let (directory, executor) = (tempfile::tempdir().unwrap(), Arc::new(StepExecutor::new()));
+        let backend = backend(directory.path(), &executor);
+        let shared = &backend.shared;
+        shared.current.lock().flushing = true;
+        let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            let _running = Running::new(shared, |current| current.flushing = false);
+            panic!("on purpose");
+        }));
+        assert!(panicked.is_err() && !shared.current.lock().flushing);
+        assert_eq!(shared.check().unwrap_err().kind(), ErrorKind::Poisoned);
+        executor.clear();
     }
 }

@@ -4,8 +4,8 @@
 //! what isn't in memory, and the lock that it shares with workers is never held across I/O; a tree is replaced, never changed; an epoch's memory counts as clean only
 //! once the owner reads from the tree that holds it.
 //!
-//! Read [`backend`] for the owner's side, [`background`] for what it shares with workers, [`jobs`] for what they do, and
-//! [`checkpoints`] for how a checkpoint is made.
+//! Read [`backend`] for the owner's side, [`background`] for what it shares with workers, [`jobs`] for what they do,
+//! [`checkpoints`] for how a checkpoint is made, and [`room`] for what happens when local disk is short.
 
 mod admitted;
 mod backend;
@@ -15,10 +15,12 @@ mod checkpoints;
 mod current_key;
 mod disk;
 mod environment;
+mod folders;
 mod jobs;
 mod ops;
 mod pressure;
 mod restore;
+mod room;
 mod scan;
 mod segment_files;
 mod states;

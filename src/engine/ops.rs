@@ -192,7 +192,9 @@ impl Backend {
     ///
     /// # Errors
     /// `InvalidArgument` for a key or value that can't be; `Backpressure` when storage is too far behind; nothing was
-    /// written then. Why the backend was stopped.
+    /// written then. `ResourceExhausted` or `Io` in place of `Backpressure` once local disk has taken nothing for as
+    /// long as a checkpoint may take ([`crate::CoordinatorSettings::timeout`]), unless all it waits for is a store that
+    /// is away. Why the backend was stopped.
     #[inline]
     pub fn put(&mut self, state: RawState, key: KeyParts<'_>, value: &[u8]) -> Result<()> {
         self.check_value(value)?;
@@ -273,6 +275,7 @@ impl Backend {
         if self.memtable.dirty_bytes() > 0 {
             self.freeze(None);
         }
-        Err(error.clone().context(format!("{:?}: {}", self.shared, self.why_full())))
+        let refusal = self.refusal();
+        Err(refusal.context(error.message()))
     }
 }

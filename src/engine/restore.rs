@@ -19,7 +19,6 @@ use crate::checkpoint::completed::CompletedCheckpoint;
 use crate::checkpoint::manifests::read_part;
 use crate::checkpoint::part::CheckpointPart;
 use crate::checkpoint::upload::StoreUploader;
-use crate::io::names::encode_part;
 use crate::io::store::Store;
 use crate::manifest::Manifest;
 use crate::memtable::{Memtable, MemtableConfig};
@@ -83,6 +82,9 @@ pub(super) fn open_backend(
         states: states.clone(),
         sources,
         flush_error: None,
+        failing_since_ns: None,
+        making_room: false,
+        room_error: None,
         compaction_error: None,
         checkpoints: BTreeMap::new(),
     };
@@ -103,9 +105,9 @@ pub(super) fn open_backend(
 }
 
 fn open_files(inner: &Inner, identity: &Identity) -> Result<SegmentFiles> {
-    let folder = format!("{}-{}", encode_part(&identity.operator), identity.subtask);
-    let directory = inner.directory.join(folder);
-    SegmentFiles::open(directory, inner.files.clone(), inner.disk.clone(), inner.store.clone())
+    let directory = inner.folder_of(&identity.operator, identity.subtask, identity.parallelism);
+    let (files, disk, store) = (inner.files.clone(), inner.disk.clone(), inner.store.clone());
+    SegmentFiles::open(directory, files, disk, store, inner.lock.clone())
 }
 
 /// Puts the restored tree in place and notes that its segments are durable, so that the first checkpoint uploads

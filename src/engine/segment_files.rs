@@ -1,18 +1,21 @@
 //! A backend's local segment files: an unsynced cache of what the store holds, and the only copy of what it
 //! doesn't hold yet.
+//!
+//! A file whose segment the store holds too can go at any time: when room is short, or when it turns out bad. From then
+//! on the segment is read by range from the store.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 use bytes::Bytes;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 
-use super::disk::{DiskBudget, DiskShare, LocalFile};
+use super::disk::{DiskBudget, DiskShare, LocalFile, Purpose, Spare};
 use crate::base::checksum::Hasher;
 use crate::base::ids::SegmentId;
-use crate::io::files::{FileWriter, Files, ReadAt};
+use crate::io::files::{DirectoryLock, FileWriter, Files, ReadAt};
 use crate::io::store::Store;
 use crate::io::stored_object::StoredObject;
 use crate::version::segment_meta::SegmentMeta;
@@ -21,28 +24,76 @@ use crate::{Error, ErrorKind, Result};
 /// Bytes of one request when a whole file is read or fetched.
 const COPY_CHUNK_BYTES: u64 = 1 << 20;
 
-/// A segment's bytes, wherever they are: in a local file, or in the store until that file is there.
+/// A segment's bytes, wherever they are: in a local file, in the store, or in both.
 #[derive(Debug)]
 pub struct SegmentSource {
     name: String,
     length_bytes: u64,
-    local: OnceLock<(Arc<dyn ReadAt>, LocalFile)>,
-    remote: Option<StoredObject>,
+    local: RwLock<Option<Arc<Local>>>,
+    /// The store's copy, once there is one. A source has a file or an object at any time.
+    remote: OnceLock<StoredObject>,
     obsolete: AtomicBool,
+    /// The file was let go and isn't fetched again.
+    let_go: AtomicBool,
+}
+
+#[derive(Debug)]
+struct Local {
+    file: Arc<dyn ReadAt>,
+    hold: LocalFile,
 }
 
 impl SegmentSource {
+    fn new(name: String, length_bytes: u64) -> Self {
+        let (local, remote, obsolete, let_go) = Default::default();
+        Self { name, length_bytes, local, remote, obsolete, let_go }
+    }
+
     /// No version of the backend refers to it any more: the local file goes when the last reader does.
     pub fn mark_obsolete(&self) {
         self.obsolete.store(true, Ordering::Release);
-        if let Some((_, file)) = self.local.get() {
-            file.mark_obsolete();
+        if let Some(local) = &*self.local.read() {
+            local.hold.mark_obsolete();
         }
     }
 
-    /// True when reads don't go to the store.
-    pub fn is_local(&self) -> bool {
-        self.local.get().is_some()
+    /// True when there is no local file and one would be of use.
+    pub fn wants_file(&self) -> bool {
+        let unwanted = self.obsolete.load(Ordering::Acquire) || self.let_go.load(Ordering::Acquire);
+        !unwanted && self.local.read().is_none()
+    }
+
+    /// From now on it is read from the store.
+    fn let_go_of_file(&self) {
+        if !self.is_durable() {
+            return;
+        }
+        self.let_go.store(true, Ordering::Release);
+        let let_go = self.local.write().take();
+        if let Some(local) = let_go {
+            local.hold.mark_obsolete();
+        }
+    }
+
+    /// True when the store holds it too, as far as this backend knows.
+    pub fn is_durable(&self) -> bool {
+        self.remote.get().is_some()
+    }
+
+    fn attach(&self, local: Local) {
+        *self.local.write() = Some(Arc::new(local));
+        if self.obsolete.load(Ordering::Acquire) {
+            self.mark_obsolete();
+        }
+    }
+}
+
+impl Spare for SegmentSource {
+    /// Not once it is obsolete: a view or an upload may need the file then for longer than the store keeps the object.
+    fn release(&self) {
+        if !self.obsolete.load(Ordering::Acquire) {
+            self.let_go_of_file();
+        }
     }
 }
 
@@ -56,13 +107,45 @@ impl ReadAt for SegmentSource {
     }
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
-        if let Some((file, _)) = self.local.get() {
-            return file.read_at(offset, buffer);
+        let local = self.local.read().clone();
+        match (local, self.remote.get()) {
+            (Some(local), None) => local.file.read_at(offset, buffer).map_err(|error| self.lost(error)),
+            (Some(local), Some(object)) => match local.file.read_at(offset, buffer) {
+                Ok(()) => Ok(()),
+                Err(error) => {
+                    object.read_at(offset, buffer).map_err(|e| e.context(format_args!("{error}; the store's copy")))?;
+                    // A lack of descriptors says nothing of the file.
+                    if error.kind() != ErrorKind::ResourceExhausted {
+                        self.distrust(&error);
+                    }
+                    Ok(())
+                }
+            },
+            (None, Some(object)) => object.read_at(offset, buffer),
+            (None, None) => Err(Error::internal(format!("segment `{}` has neither file nor object", self.name))),
         }
-        match &self.remote {
-            Some(object) => object.read_at(offset, buffer),
-            None => Err(Error::internal(format!("segment `{}` has neither file nor object", self.name))),
+    }
+
+    fn second_copy(&self) -> Option<&dyn ReadAt> {
+        self.remote.get().map(|object| object as &dyn ReadAt)
+    }
+
+    fn distrust(&self, why: &Error) {
+        if self.is_durable() && self.local.read().is_some() {
+            tracing::warn!(error = %why, "a local file is bad: it goes, and its segment is read from the store");
+            self.let_go_of_file();
         }
+    }
+}
+
+impl SegmentSource {
+    /// A file that vanished is no object that a caller could look for elsewhere.
+    fn lost(&self, error: Error) -> Error {
+        if error.kind() != ErrorKind::NotFound {
+            return error;
+        }
+        let message = format!("local file `{}` is gone, and the store doesn't have its segment yet", self.name);
+        Error::with_source(ErrorKind::Io, message, error)
     }
 }
 
@@ -73,6 +156,8 @@ pub struct SegmentFiles {
     files: Arc<dyn Files>,
     disk: Arc<DiskBudget>,
     store: Arc<dyn Store>,
+    /// The working directory's.
+    lock: Arc<dyn DirectoryLock>,
     /// Finished files that belong to no version yet.
     finished: Arc<Mutex<HashMap<PathBuf, DiskShare>>>,
 }
@@ -87,9 +172,18 @@ impl SegmentFiles {
         files: Arc<dyn Files>,
         disk: Arc<DiskBudget>,
         store: Arc<dyn Store>,
+        lock: Arc<dyn DirectoryLock>,
     ) -> Result<Self> {
         files.create_directory(&directory)?;
-        Ok(Self { directory, files, disk, store, finished: Arc::default() })
+        Ok(Self { directory, files, disk, store, lock, finished: Arc::default() })
+    }
+
+    /// Checks that the working directory is still the one that was opened.
+    ///
+    /// # Errors
+    /// `Io` naming it: it was deleted, moved or replaced. What isn't in the store then can't be relied on any more.
+    pub fn check_directory(&self) -> Result<()> {
+        self.lock.check()
     }
 
     /// Deletes every file but those of `keep`, which an earlier process may have left whole, and those that
@@ -114,12 +208,25 @@ impl SegmentFiles {
     /// A writer for a new segment; the bytes count against the disk budget as they are written.
     ///
     /// # Errors
-    /// I/O errors.
-    pub fn create(&self, id: SegmentId) -> Result<Box<dyn FileWriter>> {
+    /// I/O errors; `ResourceExhausted` from the writer when the budget is used up.
+    pub fn create(&self, id: SegmentId, purpose: Purpose) -> Result<Box<dyn FileWriter>> {
         let path = self.path(id);
-        let inner = self.files.create(&path)?;
+        let inner = self.create_file(&path)?;
         let share = DiskShare::none(&self.disk);
-        Ok(Box::new(BudgetedWriter { inner: Some(inner), files: self.clone(), path, share }))
+        Ok(Box::new(BudgetedWriter { inner: Some(inner), files: self.clone(), path, share, purpose }))
+    }
+
+    /// Makes the folder again when it alone was deleted. When all of the working directory was, it isn't ours any
+    /// more: another process may have one in its place.
+    fn create_file(&self, path: &Path) -> Result<Box<dyn FileWriter>> {
+        match self.files.create(path) {
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                self.check_directory()?;
+                self.files.create_directory(&self.directory)?;
+                self.files.create(path)
+            }
+            created => created,
+        }
     }
 
     /// Gives up a finished file that belongs to no version. One that was only begun goes with its writer.
@@ -140,58 +247,100 @@ impl SegmentFiles {
         let file = self.files.open(&path)?;
         let share = self.finished.lock().remove(&path);
         let share = share.ok_or_else(|| Error::internal(format!("{} wasn't written here", path.display())))?;
-        Ok(Arc::new(SegmentSource {
-            name: path.display().to_string(),
-            length_bytes: meta.length_bytes,
-            local: OnceLock::from((file, LocalFile::enter(path, self.files.clone(), share))),
-            remote: None,
-            obsolete: AtomicBool::new(false),
-        }))
+        let source = SegmentSource::new(path.display().to_string(), meta.length_bytes);
+        source.attach(Local { file, hold: LocalFile::enter(path, self.files.clone(), share) });
+        Ok(Arc::new(source))
     }
 
     /// A segment that lies in the store, its file still to be fetched.
     pub fn remote(&self, meta: &SegmentMeta, object_name: &str) -> Arc<SegmentSource> {
-        Arc::new(SegmentSource {
-            name: object_name.to_owned(),
-            length_bytes: meta.length_bytes,
-            local: OnceLock::new(),
-            remote: Some(StoredObject::new(self.store.clone(), object_name, meta.length_bytes)),
-            obsolete: AtomicBool::new(false),
-        })
+        let source = Arc::new(SegmentSource::new(object_name.to_owned(), meta.length_bytes));
+        self.note_durable(&source, object_name);
+        source
+    }
+
+    /// The store holds the segment as `object_name`: its file can be done without.
+    pub fn note_durable(&self, source: &Arc<SegmentSource>, object_name: &str) {
+        let object = StoredObject::new(self.store.clone(), object_name, source.length_bytes);
+        if source.remote.set(object).is_ok() && source.local.read().is_some() {
+            self.add_spare(source);
+        }
+    }
+
+    fn add_spare(&self, source: &Arc<SegmentSource>) {
+        let source: Arc<dyn Spare> = source.clone();
+        let weak: Weak<dyn Spare> = Arc::downgrade(&source);
+        self.disk.add_spare(weak);
     }
 
     /// Brings a remote segment's file here, or takes one that is here already, but only when length and hash
-    /// agree. True when it was fetched, false when it was reused or isn't needed.
+    /// agree. True when it was fetched, false when it was reused or isn't needed, or when there is no room: then it stays
+    /// in the store alone.
     ///
     /// # Errors
     /// Store and I/O errors; `Corruption` naming the object when its bytes aren't those of `meta`. Nothing stays here
     /// then.
-    pub fn hydrate(&self, source: &SegmentSource, meta: &SegmentMeta, cancelled: &dyn Fn() -> bool) -> Result<bool> {
-        let Some(object) = &source.remote else { return Ok(false) };
-        if source.is_local() || source.obsolete.load(Ordering::Acquire) {
+    pub fn hydrate(
+        &self,
+        source: &Arc<SegmentSource>,
+        meta: &SegmentMeta,
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<bool> {
+        let Some(object) = source.remote.get() else { return Ok(false) };
+        if !source.wants_file() {
             return Ok(false);
         }
+        match self.bring_here(source, object.name(), meta, cancelled) {
+            Err(error) if error.kind() == ErrorKind::ResourceExhausted => {
+                tracing::debug!(%error, segment = %meta.id, "no room for a restored segment, which stays in the store");
+                source.let_go.store(true, Ordering::Release);
+                let path = self.path(meta.id);
+                // Not counted, so it can't stay.
+                if !self.disk.is_in_use(&path) {
+                    self.files.remove(&path)?;
+                }
+                Ok(false)
+            }
+            brought => brought,
+        }
+    }
+
+    fn bring_here(
+        &self,
+        source: &Arc<SegmentSource>,
+        object: &str,
+        meta: &SegmentMeta,
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<bool> {
         let mut share = DiskShare::none(&self.disk);
-        share.grow(meta.length_bytes)?;
+        share.grow(meta.length_bytes, Purpose::Fetched)?;
         // From here on nobody else deletes it.
         let hold = LocalFile::enter(self.path(meta.id), self.files.clone(), share);
-        if let Some(file) = self.reusable(hold.path(), meta) {
-            attach(source, file, hold)?;
-            return Ok(false);
-        }
-        let partial = hold.path().with_extension("part");
+        let (file, fetched) = match self.reusable(hold.path(), meta) {
+            Some(file) => (file, false),
+            None => (self.fetch(object, meta, hold.path(), cancelled)?, true),
+        };
+        source.attach(Local { file, hold });
+        self.add_spare(source);
+        Ok(fetched)
+    }
+
+    fn fetch(
+        &self,
+        object: &str,
+        meta: &SegmentMeta,
+        path: &Path,
+        cancelled: &dyn Fn() -> bool,
+    ) -> Result<Arc<dyn ReadAt>> {
+        let partial = path.with_extension("part");
         self.files.remove(&partial)?;
         let fetched = self
-            .copy_object(object.name(), meta, &partial, cancelled)
-            .and_then(|()| self.files.rename(&partial, hold.path()))
-            .and_then(|()| self.files.open(hold.path()));
-        match fetched {
-            Ok(file) => attach(source, file, hold).map(|()| true),
-            Err(error) => {
-                let _ = self.files.remove(&partial);
-                Err(error)
-            }
-        }
+            .copy_object(object, meta, &partial, cancelled)
+            .and_then(|()| self.files.rename(&partial, path))
+            .and_then(|()| self.files.open(path));
+        fetched.inspect_err(|_| {
+            let _ = self.files.remove(&partial);
+        })
     }
 
     fn reusable(&self, path: &Path, meta: &SegmentMeta) -> Option<Arc<dyn ReadAt>> {
@@ -201,7 +350,7 @@ impl SegmentFiles {
     }
 
     fn copy_object(&self, object: &str, meta: &SegmentMeta, to: &Path, cancelled: &dyn Fn() -> bool) -> Result<()> {
-        let mut writer = self.files.create(to)?;
+        let mut writer = self.create_file(to)?;
         let mut hasher = Hasher::new();
         let mut offset = 0;
         while offset < meta.length_bytes {
@@ -219,14 +368,12 @@ impl SegmentFiles {
     }
 }
 
-fn attach(source: &SegmentSource, file: Arc<dyn ReadAt>, hold: LocalFile) -> Result<()> {
-    if source.local.set((file, hold)).is_err() {
-        return Err(Error::internal(format!("the file of `{}` was attached twice", source.name)));
-    }
-    if source.obsolete.load(Ordering::Acquire) {
-        source.mark_obsolete();
-    }
-    Ok(())
+/// Reads all of a segment and holds it against its hash.
+///
+/// # Errors
+/// `Corruption` naming the file; I/O errors.
+pub(super) fn verify(source: &dyn ReadAt, meta: &SegmentMeta) -> Result<()> {
+    check_hash(source.name(), meta, hash_of(source)?)
 }
 
 fn check_hash(name: &str, meta: &SegmentMeta, found: u64) -> Result<()> {
@@ -259,12 +406,13 @@ struct BudgetedWriter {
     files: SegmentFiles,
     path: PathBuf,
     share: DiskShare,
+    purpose: Purpose,
 }
 
 impl FileWriter for BudgetedWriter {
     fn append(&mut self, bytes: &[u8]) -> Result<()> {
         let Some(inner) = &mut self.inner else { return Err(Error::internal("append to a finished segment file")) };
-        self.share.grow(bytes.len() as u64)?;
+        self.share.grow(bytes.len() as u64, self.purpose)?;
         inner.append(bytes)
     }
 

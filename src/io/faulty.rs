@@ -235,6 +235,10 @@ impl Files for FaultyFiles {
         self.meet("list", directory, || self.inner.list(directory))
     }
 
+    fn list_directories(&self, directory: &Path) -> Result<Vec<PathBuf>> {
+        self.meet("list_directories", directory, || self.inner.list_directories(directory))
+    }
+
     fn sync_directory(&self, directory: &Path) -> Result<()> {
         self.meet("sync_directory", directory, || self.inner.sync_directory(directory))
     }

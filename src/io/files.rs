@@ -23,6 +23,16 @@ pub trait ReadAt: Send + Sync + std::fmt::Debug {
     /// # Errors
     /// Corruption when the file ends before the buffer is full; I/O errors as they come.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()>;
+
+    /// The same bytes in another place, to look there when what [`ReadAt::read_at`] gave doesn't check out.
+    fn second_copy(&self) -> Option<&dyn ReadAt> {
+        None
+    }
+
+    /// What [`ReadAt::read_at`] gave doesn't check out, as `why` says, and the second copy does: reads go there from now on.
+    fn distrust(&self, why: &crate::Error) {
+        let _ = why;
+    }
 }
 
 /// Writes a new file from its start to its end.
@@ -42,7 +52,13 @@ pub trait FileWriter: Send {
 }
 
 /// Held for as long as a directory is in use. Released when dropped, or when the process dies.
-pub trait DirectoryLock: Send + Sync + std::fmt::Debug {}
+pub trait DirectoryLock: Send + Sync + std::fmt::Debug {
+    /// Checks that the directory is still the one that was locked.
+    ///
+    /// # Errors
+    /// `Io` naming the directory when it, or the lock in it, was deleted, moved or replaced.
+    fn check(&self) -> Result<()>;
+}
 
 /// A local file system.
 pub trait Files: Send + Sync + std::fmt::Debug {
@@ -87,6 +103,12 @@ pub trait Files: Send + Sync + std::fmt::Debug {
     /// # Errors
     /// `NotFound`, or I/O errors.
     fn list(&self, directory: &Path) -> Result<Vec<(PathBuf, u64)>>;
+
+    /// The directories right below a directory, sorted by path.
+    ///
+    /// # Errors
+    /// `NotFound`, or I/O errors.
+    fn list_directories(&self, directory: &Path) -> Result<Vec<PathBuf>>;
 
     /// Makes the names in a directory survive a crash of the host.
     ///

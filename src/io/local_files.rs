@@ -189,10 +189,24 @@ impl Drop for LocalWriter {
 /// The lock is the kernel's on the open file, so that it ends with the process, however that ends.
 #[derive(Debug)]
 struct LocalLock {
-    _file: File,
+    file: File,
+    directory: PathBuf,
 }
 
-impl DirectoryLock for LocalLock {}
+impl DirectoryLock for LocalLock {
+    fn check(&self) -> Result<()> {
+        let failed = |e| Error::io(format!("looking at the lock of `{}`", self.directory.display()), e);
+        let ours = self.file.metadata().map_err(failed)?;
+        match std::fs::metadata(self.directory.join(LOCK_FILE)) {
+            Ok(found) if (found.dev(), found.ino()) == (ours.dev(), ours.ino()) => Ok(()),
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(failed(error)),
+            _ => Err(Error::new(
+                ErrorKind::Io,
+                format!("directory `{}` was deleted, moved or replaced while in use", self.directory.display()),
+            )),
+        }
+    }
+}
 
 impl Files for LocalFiles {
     fn create(&self, path: &Path) -> Result<Box<dyn FileWriter>> {
@@ -264,6 +278,19 @@ impl Files for LocalFiles {
         Ok(found)
     }
 
+    fn list_directories(&self, directory: &Path) -> Result<Vec<PathBuf>> {
+        let failed = |e| Error::io(format!("listing `{}`", directory.display()), e);
+        let mut found = Vec::new();
+        for entry in std::fs::read_dir(directory).map_err(failed)? {
+            let entry = entry.map_err(failed)?;
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                found.push(entry.path());
+            }
+        }
+        found.sort();
+        Ok(found)
+    }
+
     fn sync_directory(&self, directory: &Path) -> Result<()> {
         local_paths::sync_directory(directory)
     }
@@ -287,7 +314,7 @@ impl Files for LocalFiles {
         file.set_len(0).map_err(failed)?;
         file.rewind().map_err(failed)?;
         file.write_all(format!("{}\n", std::process::id()).as_bytes()).map_err(failed)?;
-        Ok(Box::new(LocalLock { _file: file }))
+        Ok(Box::new(LocalLock { file, directory: directory.to_owned() }))
     }
 
     fn free_bytes(&self, directory: &Path) -> Result<u64> {
@@ -368,6 +395,27 @@ mod tests {
         drop(held);
         files.lock(dir.path()).unwrap();
         assert_eq!(files.list(dir.path()).unwrap(), []);
+    }
+
+    #[test]
+    fn a_lock_says_when_its_directory_was_deleted_moved_or_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, elsewhere) = (dir.path().join("d"), dir.path().join("e"));
+        let files = LocalFiles::new();
+        files.create_directory(&path).unwrap();
+        let held = files.lock(&path).unwrap();
+        held.check().unwrap();
+        std::fs::rename(&path, &elsewhere).unwrap();
+        let moved = held.check().unwrap_err();
+        assert!(moved.kind() == ErrorKind::Io && moved.to_string().contains(&*path.to_string_lossy()), "{moved}");
+        files.create_directory(&path).unwrap();
+        let _other = files.lock(&path).unwrap();
+        assert_eq!(held.check().unwrap_err().kind(), ErrorKind::Io);
+        std::fs::remove_dir_all(&path).unwrap();
+        assert_eq!(held.check().unwrap_err().kind(), ErrorKind::Io);
+        std::fs::rename(&elsewhere, &path).unwrap();
+        held.check().unwrap();
+        assert_eq!(files.list_directories(dir.path()).unwrap(), [path]);
     }
 
     #[test]

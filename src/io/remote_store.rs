@@ -7,6 +7,8 @@
 use std::future::Future;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::TryStreamExt;
@@ -23,11 +25,16 @@ const RUNTIME_THREADS: usize = 2;
 /// Objects from this length on go up in parts of it (S3: at least 5 MiB, at most 10,000 parts).
 const PART_BYTES: usize = 16 << 20;
 
+/// Longest wait for the answer to one request, whose thread then serves others: well beyond the three minutes for which
+/// `object_store` itself retries (`RetryConfig`), and long enough to list a million objects.
+const REQUEST_DEADLINE: Duration = Duration::from_secs(600);
+
 /// See the module.
 pub struct RemoteStore {
     inner: Arc<dyn ObjectStore>,
     url: String,
     part_bytes: usize,
+    deadline: Duration,
     /// `None` only while being dropped.
     runtime: Option<tokio::runtime::Runtime>,
 }
@@ -51,10 +58,10 @@ impl RemoteStore {
             .enable_all()
             .build()
             .map_err(|e| Error::with_source(ErrorKind::ResourceExhausted, format!("threads for `{url}`"), e))?;
-        Ok(Self { inner, url, part_bytes: PART_BYTES, runtime: Some(runtime) })
+        Ok(Self { inner, url, part_bytes: PART_BYTES, deadline: REQUEST_DEADLINE, runtime: Some(runtime) })
     }
 
-    /// Runs `future` on our threads and waits for it here.
+    /// Runs `future` on our threads and waits for it here, up to the deadline.
     fn wait<T: Send + 'static>(
         &self,
         doing: &str,
@@ -65,12 +72,19 @@ impl RemoteStore {
             return Err(Error::new(ErrorKind::Closed, format!("store `{}`", self.url)));
         };
         let (sender, receiver) = std::sync::mpsc::sync_channel(1);
-        runtime.spawn(async move {
+        let request = runtime.spawn(async move {
             let _ = sender.send(future.await);
         });
-        match receiver.recv() {
+        match receiver.recv_timeout(self.deadline) {
             Ok(result) => result.map_err(|e| self.failed(doing, name, &e)),
-            Err(_) => Err(Error::internal(format!("{doing} `{name}` in `{}`: the request panicked", self.url))),
+            Err(RecvTimeoutError::Timeout) => {
+                request.abort();
+                let message = format!("{doing} `{name}` in `{}`: no answer in {:?}", self.url, self.deadline);
+                Err(Error::new(ErrorKind::Timeout, message))
+            }
+            Err(RecvTimeoutError::Disconnected) => {
+                Err(Error::internal(format!("{doing} `{name}` in `{}`: the request panicked", self.url)))
+            }
         }
     }
 
@@ -332,7 +346,7 @@ mod tests {
         assert_eq!(store.list("").unwrap().len(), 1);
     }
 
-    /// Answers "200" to uploads in parts that it throws away, and ignores ranges.
+    /// Answers "200" to uploads in parts that it throws away, ignores ranges, and never answers who asks for `hangs`.
     #[derive(Debug)]
     struct Liar(InMemory);
 
@@ -384,6 +398,9 @@ mod tests {
             path: &Path,
             mut options: GetOptions,
         ) -> object_store::Result<object_store::GetResult> {
+            if path.as_ref() == "hangs" {
+                std::future::pending::<()>().await;
+            }
             options.range = None;
             self.0.get_opts(path, options).await
         }
@@ -426,6 +443,17 @@ mod tests {
         store.put("y", Bytes::from_static(b"0123"), PutMode::Create).unwrap();
         for range in [0..2, 1..3] {
             assert_eq!(store.get_range("y", range).unwrap_err().kind(), ErrorKind::Corruption, "no wrong bytes");
+        }
+    }
+
+    #[test]
+    fn a_request_that_is_never_answered_lets_go_of_its_thread() {
+        let mut store = RemoteStore::new(Arc::new(Liar(InMemory::new())), "liar://").unwrap();
+        store.deadline = Duration::from_millis(20);
+        for _ in 0..3 {
+            let error = store.get("hangs").unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::Timeout);
+            assert!(error.to_string().contains("`hangs` in `liar://`: no answer in 20ms"), "{error}");
         }
     }
 

@@ -10,7 +10,7 @@ use crate::block::seal::{self, MAX_BLOCK_BYTES, SEAL_BYTES};
 use crate::cache::block_cache::{BlockCache, BlockKey};
 use crate::io::files::ReadAt;
 use crate::version::segment_meta::{BlockHandle, SegmentMeta};
-use crate::{Error, Result};
+use crate::{Error, ErrorKind, Result};
 
 use super::footer::{FOOTER_BYTES, Footer};
 use super::index::{self, Partition};
@@ -160,7 +160,7 @@ impl Segment {
             None => {
                 self.check_place(handle)?;
                 let sealed = ahead.read(self.source.as_ref(), handle).map_err(|e| self.at(e, handle))?;
-                self.unseal(sealed, handle)?
+                self.unseal(sealed, handle).or_else(|error| self.fetch_second(handle, error))?
             }
         };
         Block::parse(bytes).map_err(|e| self.at(e, handle))
@@ -170,7 +170,21 @@ impl Segment {
         self.check_place(handle)?;
         let mut sealed = vec![0; handle.length_bytes as usize];
         self.source.read_at(handle.offset, &mut sealed).map_err(|e| self.at(e, handle))?;
-        self.unseal(sealed, handle)
+        self.unseal(sealed, handle).or_else(|error| self.fetch_second(handle, error))
+    }
+
+    /// A block that failed its checksum, from the source's second copy if it has one.
+    #[cold]
+    fn fetch_second(&self, handle: BlockHandle, why: Error) -> Result<Bytes> {
+        let Some(copy) = self.source.second_copy().filter(|_| why.kind() == ErrorKind::Corruption) else {
+            return Err(why);
+        };
+        let at = |e: Error| e.context(format!("segment `{}`, block at {}", copy.name(), handle.offset));
+        let mut sealed = vec![0; handle.length_bytes as usize];
+        copy.read_at(handle.offset, &mut sealed).map_err(at)?;
+        let bytes = seal::unseal(sealed, seal::seed(self.meta.id, handle.offset)).map_err(at)?;
+        self.source.distrust(&why);
+        Ok(bytes)
     }
 
     fn unseal(&self, sealed: Vec<u8>, handle: BlockHandle) -> Result<Bytes> {

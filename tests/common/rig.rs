@@ -443,6 +443,13 @@ impl Rig {
     }
 }
 
+/// Waiting jobs hold the environment that holds their executor: both go only when the jobs do.
+impl Drop for Rig {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
 /// SplitMix64's finish: a number that looks random and follows from `n`.
 pub fn mix(n: u64) -> u64 {
     let mut z = n.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(0x9e37_79b9_7f4a_7c15);

@@ -11,7 +11,7 @@ use highwater::{Begin, CheckpointPart, CompletedCheckpoint};
 
 use crate::backend::counted::CountedStore;
 use crate::backend::garbage::GarbageThread;
-use crate::backend::{Context, clock};
+use crate::backend::{Context, checkpoint_failure, clock};
 use crate::exit::{Failure, Outcome};
 use crate::runtime::{Completed, Coordinator};
 
@@ -64,7 +64,7 @@ impl Coordinator for RootCoordinator {
     fn add(&mut self, _id: u64, part: CheckpointPart) -> Outcome<Option<Completed>> {
         match self.inner.add(part) {
             Err(error) if may_pass(&error) => Ok(None),
-            added => Ok(added.outcome()?.as_ref().map(completed)),
+            added => Ok(added.map_err(|error| checkpoint_failure(&error))?.as_ref().map(completed)),
         }
     }
 

@@ -18,7 +18,7 @@ mod subtask;
 
 pub use coordinator::RootCoordinator;
 pub use engine::{Highwater, Place};
-pub use failure::{Context, failure};
+pub use failure::{Context, checkpoint_failure, failure};
 pub use keyed::KeyedWindows;
 pub use peek::{Peek, clock, root_log};
 pub use rows::SinkRows;

@@ -4,9 +4,10 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use crossbeam::channel::{Receiver, RecvTimeoutError};
+use highwater::io::retry::may_pass;
 use highwater::{Backend, CheckpointKind, CheckpointPart, ErrorKind};
 
-use crate::backend::{Context, failure};
+use crate::backend::{Context, checkpoint_failure, failure};
 use crate::exit::{Failure, Outcome};
 use crate::runtime::{Control, Ticket};
 
@@ -30,11 +31,14 @@ impl Subtask {
         self.controls = Some(controls);
     }
 
-    /// Makes a call, again and again while storage is behind. Meanwhile news are acted on, since an abort may be what makes room.
+    /// Makes a call, again and again while storage is behind, or the store is away that holds what is asked for. Meanwhile news are
+    /// acted on, since an abort may be what makes room.
     pub fn call<T>(&mut self, mut call: impl FnMut(&mut Backend) -> highwater::Result<T>) -> Outcome<T> {
         loop {
             match call(&mut self.backend) {
                 Err(error) if error.kind() == ErrorKind::Backpressure => self.wait(&failure(&error))?,
+                // Before the run has begun there is somebody to tell.
+                Err(error) if self.controls.is_some() && may_pass(&error) => self.wait(&failure(&error))?,
                 settled => return settled.outcome(),
             }
         }
@@ -81,6 +85,6 @@ impl Ticket for PartTicket {
     type Part = CheckpointPart;
 
     fn poll(&mut self) -> Option<Outcome<CheckpointPart>> {
-        self.0.try_part().map(Context::outcome)
+        self.0.try_part().map(|part| part.map_err(|error| checkpoint_failure(&error)))
     }
 }

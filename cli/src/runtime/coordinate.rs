@@ -90,6 +90,10 @@ struct State<T> {
     /// The first barrier after which nothing is read: from it on, each one covers everything.
     last_from: Option<u64>,
     stopping: bool,
+    /// The input has ended: completing a last checkpoint is all that is left to do.
+    input_ended: bool,
+    /// Since when checkpoints have been refused for good, each since the last one that was or just took too long.
+    refused_since: Option<Duration>,
     warned_of_pace: bool,
     newest: Option<(Completed, Duration)>,
     ended: Ended,
@@ -143,6 +147,7 @@ where
                     let _ = self.commands.send(Command::Barrier(id));
                 }
                 Action::Expire(id) => {
+                    state.refused_since = None;
                     if let Some(ending) = self.give_up(state, id, "it took longer than --checkpoint-timeout") {
                         return Ok(Some(ending));
                     }
@@ -171,7 +176,10 @@ where
     fn handle(&mut self, state: &mut State<T>, event: Event<T>) -> Outcome<Option<Ending>> {
         match event {
             Event::Failed(failure) => return Err(failure),
-            Event::InputEnded => self.schedule.hurry(),
+            Event::InputEnded => {
+                state.input_ended = true;
+                self.schedule.hurry();
+            }
             Event::FirstRecord(at) => {
                 let first = state.ended.first_record.map_or(at, |first| first.min(at));
                 state.ended.first_record = Some(first);
@@ -237,6 +245,7 @@ where
         };
         state.ended.checkpoints.record_completed(completed, duration);
         state.newest = Some((completed, duration));
+        state.refused_since = None;
         if duration > self.schedule.interval() && !state.warned_of_pace && !state.is_last(id) {
             state.warned_of_pace = true;
             console::warn(format_args!(
@@ -247,13 +256,17 @@ where
         self.tell(Control::Confirm(id));
     }
 
-    /// A checkpoint has failed: a warning, unless this job is no longer the one that may write.
+    /// A checkpoint has failed: a warning, unless this job is no longer the one that may write, or nothing is left to do but what is
+    /// refused for good.
     fn failed(&mut self, state: &mut State<T>, id: u64, failure: Failure) -> Outcome<Option<Ending>> {
         if failure.code == Code::Locked {
             return Err(failure);
         }
         if !self.schedule.failed(id) {
             return Ok(None);
+        }
+        if let Some(end) = state.hopeless(&failure, self.schedule.timeout()) {
+            return Err(end);
         }
         Ok(self.give_up(state, id, &failure.message))
     }
@@ -298,6 +311,8 @@ impl<T> State<T> {
             seen: BTreeMap::new(),
             last_from: None,
             stopping: false,
+            input_ended: false,
+            refused_since: None,
             warned_of_pace: false,
             newest: None,
             ended: Ended {
@@ -332,6 +347,24 @@ impl<T> State<T> {
             self.ended.totals = totals.unwrap_or(self.ended.totals);
         }
         self.seen = later;
+    }
+
+    /// Waiting for a store that is away may help; waiting for one that has no room, or doesn't let us write, for longer than a checkpoint may
+    /// take only hides that from the user.
+    fn hopeless(&mut self, failure: &Failure, patience: Duration) -> Option<Failure> {
+        if failure.code != Code::Resource {
+            self.refused_since = None;
+            return None;
+        }
+        let now = self.now();
+        let refused_for = now.saturating_sub(*self.refused_since.get_or_insert(now));
+        (self.input_ended && !self.stopping && refused_for >= patience).then(|| {
+            let message = format!(
+                "the input has been read, but its last results can't be committed: {}; once that is put right, --resume goes on",
+                failure.message
+            );
+            Failure::new(Code::Resource, message)
+        })
     }
 
     fn is_last(&self, id: u64) -> bool {

@@ -104,6 +104,11 @@ impl CheckpointSchedule {
         self.interval
     }
 
+    /// How long one may take.
+    pub fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
     /// How many were due while too many were under way.
     pub fn skipped(&self) -> u64 {
         self.skipped

@@ -1,0 +1,59 @@
+//! Local disk and store that are lost, full or closed to us under a run.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
+mod support;
+
+use support::{Job, SESSIONS, WINDOWS};
+
+#[test]
+fn a_working_directory_deleted_under_a_run_ends_it_with_1_and_a_resume_is_exact() {
+    let job = Job::new(SESSIONS);
+    let running = job.start_and_see_rows("--rate 2000");
+    job.lose_dir();
+    let ended = running.wait().expect(1);
+    let dir = job.path("dir");
+    assert!(ended.stderr.contains(&*dir.to_string_lossy()), "{}", ended.stderr);
+    assert!(ended.stderr.contains("was deleted, moved or replaced while in use"), "{}", ended.stderr);
+    assert!(!dir.exists());
+    job.check(&job.run("--resume"));
+}
+
+#[test]
+fn a_store_that_refuses_every_checkpoint_for_good_ends_a_run_that_has_read_its_input_with_5_and_the_reason() {
+    let job = Job::new(WINDOWS);
+    let mut running = job.start_and_see_rows("--rate 2000 --checkpoint-timeout 2s");
+    // A file where the operator's folder was: even root can't write below it.
+    let (folder, aside) = (job.path("store").join("windows"), job.path("aside"));
+    std::fs::rename(&folder, &aside).unwrap();
+    std::fs::write(&folder, "in the way").unwrap();
+    running.until("the reason", |running| running.stderr().contains("was given up"));
+    let ended = running.wait().expect(5);
+    let last = ended.stderr.lines().last().unwrap();
+    for part in ["can't be committed", "Not a directory", "--resume"] {
+        assert!(last.contains(part), "no `{part}`: {}", ended.stderr);
+    }
+    std::fs::remove_file(&folder).unwrap();
+    std::fs::rename(&aside, &folder).unwrap();
+    job.check(&job.run("--resume"));
+}
+
+#[test]
+fn a_disk_budget_below_the_state_costs_nothing_but_time() {
+    let job = Job::new(SESSIONS);
+    job.check(&job.run("--rate 2000 --disk 128KiB"));
+    let killed = Job::new(SESSIONS);
+    killed.run_killed_at("after-log-entry:9", "--rate 2000 --disk 128KiB").expect(-9);
+    killed.check(&killed.run("--rate 2000 --disk 128KiB --parallelism 3 --resume"));
+}
+
+#[test]
+fn a_disk_budget_that_holds_nothing_ends_the_run_with_5_and_a_resume_with_more_is_exact() {
+    let job = Job::new(SESSIONS);
+    let ended = job.run("--disk 4KiB --checkpoint-timeout 1s").expect(5);
+    let last = ended.stderr.lines().last().unwrap();
+    for part in ["out of local disk: used ", " of 4096 bytes", "--disk"] {
+        assert!(last.contains(part), "no `{part}`: {}", ended.stderr);
+    }
+    job.check(&job.run("--resume"));
+}
