@@ -120,14 +120,14 @@ impl Demo<'_> {
             None => {
                 let file = OutputFile::create(self.output)?;
                 let config = BTreeMap::from([("demo-seed".to_owned(), SEED.to_string())]);
-                (Position::start(), StagedOutput::new(rows, file, config, b""))
+                (Position::start(), StagedOutput::new(rows, file, config, b"")?)
             }
         };
         let keyed = keyed.into_iter().map(|state| WindowOperator::new(state, &STREAMS));
         let end = self.started + Duration::from_secs(self.args.seconds);
         let job = Job {
             source: BidSource::new(SEED, Pace::Until(end), &position),
-            watermark: position.watermark,
+            position,
             keyed: keyed.collect::<Outcome<Vec<_>>>()?,
             sink,
             coordinator,

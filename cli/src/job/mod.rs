@@ -126,18 +126,19 @@ fn run_once<E: Engine>(
     let restoring = Instant::now();
     let Started { keyed, rows, coordinator, first_checkpoint } = engine.start(begin.newest(), args.parallelism)?;
     let restored = begin.from.is_some();
+    let complete = begin.from.as_ref().is_some_and(|(_, metadata, _)| metadata.complete);
     let sink = match begin.from {
         Some((_, metadata, output)) => StagedOutput::resume(rows, output, &metadata)?,
-        None => StagedOutput::new(rows, OutputFile::create(&args.output)?, config, header(kind)),
+        None => StagedOutput::new(rows, OutputFile::create(&args.output)?, config, header(kind))?,
     };
-    if begin.position.finished {
+    if complete {
         console::note("the job has finished already: its output is complete");
         let ended = Ended::of_finished(begin.position, sink.totals());
         return Ok((ended, restored.then_some(None)));
     }
     let keyed = keyed.into_iter().map(|state| WindowOperator::new(state, &[kind.alone()]));
     let job = Job {
-        watermark: begin.position.watermark,
+        position: begin.position,
         source: begin.source,
         keyed: keyed.collect::<Outcome<Vec<_>>>()?,
         sink,

@@ -23,14 +23,14 @@ const OBSERVE: Duration = Duration::from_millis(200);
 
 /// What the threads tell the coordinator.
 pub(super) enum Event<T> {
-    /// The input has ended and everything has been sent.
-    InputEnded,
+    /// The input has ended, and all its results have their place in the output.
+    AllRowsStaged,
     /// A barrier went out; after the `last` one nothing more will be read.
     BarrierSent { id: u64, last: bool, position: Position },
     /// A subtask has taken its part of a checkpoint.
     Ack { id: u64, ticket: Outcome<T>, sync: Duration },
     /// The barrier has reached the sink on all ways.
-    Aligned { id: u64, waited: Duration, totals: Totals, metadata: Vec<u8> },
+    Aligned { id: u64, waited: Duration, totals: Totals, complete: bool, metadata: Vec<u8> },
     /// The rows of a completed checkpoint are in the file.
     Written(u64),
     /// The first record has been processed.
@@ -85,8 +85,10 @@ struct State<T> {
     started: Instant,
     observed: Duration,
     tickets: Vec<(u64, T)>,
-    /// The totals at each barrier, to report those of the last.
-    seen: BTreeMap<u64, (Option<Position>, Option<Totals>)>,
+    /// The totals at each barrier, to report those of the last, and whether the job is complete there.
+    seen: BTreeMap<u64, (Option<Position>, Option<(Totals, bool)>)>,
+    /// Whether the job was complete at the barrier whose totals were taken over last.
+    complete: bool,
     /// The first barrier after which nothing is read: from it on, each one covers everything.
     last_from: Option<u64>,
     stopping: bool,
@@ -171,7 +173,7 @@ where
     fn handle(&mut self, state: &mut State<T>, event: Event<T>) -> Outcome<Option<Ending>> {
         match event {
             Event::Failed(failure) => return Err(failure),
-            Event::InputEnded => self.schedule.hurry(),
+            Event::AllRowsStaged => self.schedule.hurry(),
             Event::FirstRecord(at) => {
                 let first = state.ended.first_record.map_or(at, |first| first.min(at));
                 state.ended.first_record = Some(first);
@@ -182,9 +184,9 @@ where
                 }
                 state.seen.entry(id).or_default().0 = Some(position);
             }
-            Event::Aligned { id, waited, totals, metadata } => {
+            Event::Aligned { id, waited, totals, complete, metadata } => {
                 state.ended.checkpoints.record_alignment(waited);
-                state.seen.entry(id).or_default().1 = Some(totals);
+                state.seen.entry(id).or_default().1 = Some((totals, complete));
                 if self.schedule.is_in_flight(id)
                     && let Err(failure) = self.coordinator.describe(id, metadata)
                 {
@@ -274,11 +276,10 @@ where
 
     fn written(&mut self, state: &mut State<T>, id: u64) -> Option<Ending> {
         state.settle_totals(id);
-        if !state.is_last(id) {
-            return None;
+        if state.complete {
+            return Some(Ending::Finished);
         }
-        let finished = state.ended.position.finished;
-        Some(if finished { Ending::Finished } else { Ending::Stopped { complete: true } })
+        (state.stopping && state.is_last(id)).then_some(Ending::Stopped { complete: true })
     }
 
     fn tell(&self, control: Control) {
@@ -296,6 +297,7 @@ impl<T> State<T> {
             observed: Duration::ZERO,
             tickets: Vec::new(),
             seen: BTreeMap::new(),
+            complete: false,
             last_from: None,
             stopping: false,
             warned_of_pace: false,
@@ -329,7 +331,7 @@ impl<T> State<T> {
         let later = self.seen.split_off(&(id + 1));
         if let Some((position, totals)) = self.seen.remove(&id) {
             self.ended.position = position.unwrap_or_else(|| self.ended.position.clone());
-            self.ended.totals = totals.unwrap_or(self.ended.totals);
+            (self.ended.totals, self.complete) = totals.unwrap_or((self.ended.totals, self.complete));
         }
         self.seen = later;
     }
