@@ -253,6 +253,11 @@ impl Engine for MemoryEngine {
         }))
     }
 
+    fn newest_bytes(&mut self) -> Outcome<Option<u64>> {
+        let root = self.root.0.lock().unwrap();
+        Ok(root.last_key_value().map(|(_, parts)| parts.iter().map(|part| part.metadata.len() as u64).sum()))
+    }
+
     fn claim(&mut self) -> Outcome<()> {
         self.claims += 1;
         if let Some(behind_our_back) = self.on_claim.take() {

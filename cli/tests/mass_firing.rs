@@ -66,7 +66,7 @@ impl Mass {
 fn memory_stays_in_the_budget_when_everything_fires_at_the_end_of_the_input() {
     // One window of all keys, which only the state can bring into order; many windows of fewer keys; sessions.
     for (aggregation, keys, ends, parallelism) in
-        [(WINDOWS, 300_000, 1, 2), (WINDOWS, 2_000, 50, 3), (SESSIONS, 50_000, 2, 1)]
+        [(WINDOWS, 300_000, 1, 2), (WINDOWS, 1_000, 50, 3), (SESSIONS, 25_000, 2, 1)]
     {
         let mass = mass(aggregation, keys, ends);
         let running = mass.start(&format!("--interval 200ms --parallelism {parallelism}"));

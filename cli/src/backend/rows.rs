@@ -1,13 +1,12 @@
 //! The sink's staged rows.
 
-use crossbeam::channel::Receiver;
 use highwater::base::cursor::Direction;
 use highwater::{Backend, Error, ErrorKind, KeyedState, MapState, ValueState};
 
 use crate::backend::Context;
-use crate::backend::subtask::{PartTicket, Subtask};
+use crate::backend::subtask::{OnSubtask, Subtask};
 use crate::exit::Outcome;
-use crate::runtime::{Control, Row, Snapshots, StagedRows};
+use crate::runtime::{Row, StagedRows};
 
 /// Rows that are held in their order, and pieces of output by their offset.
 #[derive(Debug)]
@@ -103,22 +102,8 @@ impl StagedRows for SinkRows {
     }
 }
 
-impl Snapshots for SinkRows {
-    type Ticket = PartTicket;
-
-    fn listen(&mut self, controls: Receiver<Control>) {
-        self.subtask.listen(controls);
-    }
-
-    fn heard(&mut self) -> Option<Control> {
-        self.subtask.heard()
-    }
-
-    fn checkpoint(&mut self, id: u64, metadata: &[u8]) -> Outcome<PartTicket> {
-        self.subtask.checkpoint(id, metadata)
-    }
-
-    fn control(&mut self, control: Control) -> Outcome<()> {
-        self.subtask.act(control)
+impl OnSubtask for SinkRows {
+    fn subtask(&mut self) -> &mut Subtask {
+        &mut self.subtask
     }
 }

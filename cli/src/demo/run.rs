@@ -10,7 +10,7 @@ use crate::args::DemoArgs;
 use crate::console;
 use crate::demo::{BidSource, OUT_OF_ORDERNESS_NANOS, Pace, STREAMS, check};
 use crate::exit::{Failure, Outcome};
-use crate::job::{Display, Engine, Started};
+use crate::job::{Display, Engine, Started, size_newest};
 use crate::output::OutputFile;
 use crate::position::Position;
 use crate::report::{DemoReport, RestoreReport, RunReport};
@@ -141,7 +141,7 @@ impl Demo<'_> {
         }
         let crash_at = life.crash_at.map(|at| self.started + at);
         let mut display = Display::new(self.args.json);
-        let ended = runtime::run(job, stop, &mut |progress| {
+        let mut ended = runtime::run(job, stop, &mut |progress| {
             display.show(progress);
             // Without a checkpoint to come back to there would be nothing to see.
             if progress.completed > 0 && crash_at.is_some_and(|at| Instant::now() >= at) {
@@ -149,6 +149,7 @@ impl Demo<'_> {
             }
         })?;
         display.finish();
+        size_newest(&mut ended, &mut engine);
         self.restores.extend(newest.map(|newest| RestoreReport {
             from_checkpoint: newest.id,
             parallelism_from: newest.parallelism,

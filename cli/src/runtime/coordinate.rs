@@ -80,13 +80,21 @@ pub(super) struct Coordination<C, T> {
     pub read: Arc<AtomicU64>,
 }
 
+/// What is known of a barrier.
+#[derive(Default)]
+struct Seen {
+    position: Option<Position>,
+    /// The totals where it reached the sink, and whether the job was complete there.
+    aligned: Option<(Totals, bool)>,
+}
+
 /// What is known while a run lasts.
 struct State<T> {
     started: Instant,
     observed: Duration,
     tickets: Vec<(u64, T)>,
-    /// The totals at each barrier, to report those of the last, and whether the job is complete there.
-    seen: BTreeMap<u64, (Option<Position>, Option<(Totals, bool)>)>,
+    /// What is known of each barrier, to report it of the last.
+    seen: BTreeMap<u64, Seen>,
     /// Whether the job was complete at the barrier whose totals were taken over last.
     complete: bool,
     /// The first barrier after which nothing is read: from it on, each one covers everything.
@@ -182,11 +190,11 @@ where
                 if last {
                     state.last_from.get_or_insert(id);
                 }
-                state.seen.entry(id).or_default().0 = Some(position);
+                state.seen.entry(id).or_default().position = Some(position);
             }
             Event::Aligned { id, waited, totals, complete, metadata } => {
                 state.ended.checkpoints.record_alignment(waited);
-                state.seen.entry(id).or_default().1 = Some((totals, complete));
+                state.seen.entry(id).or_default().aligned = Some((totals, complete));
                 if self.schedule.is_in_flight(id)
                     && let Err(failure) = self.coordinator.describe(id, metadata)
                 {
@@ -329,9 +337,9 @@ impl<T> State<T> {
     /// Takes over what was seen at a barrier, and forgets older ones.
     fn settle_totals(&mut self, id: u64) {
         let later = self.seen.split_off(&(id + 1));
-        if let Some((position, totals)) = self.seen.remove(&id) {
+        if let Some(Seen { position, aligned }) = self.seen.remove(&id) {
             self.ended.position = position.unwrap_or_else(|| self.ended.position.clone());
-            (self.ended.totals, self.complete) = totals.unwrap_or((self.ended.totals, self.complete));
+            (self.ended.totals, self.complete) = aligned.unwrap_or((self.ended.totals, self.complete));
         }
         self.seen = later;
     }

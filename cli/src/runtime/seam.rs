@@ -98,9 +98,9 @@ pub trait Ticket: Send {
 /// What a completed checkpoint takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Completed {
-    /// Bytes of state that were new since the last one.
+    /// Bytes of segments that were uploaded for it; those that one before it, which was given up, had uploaded don't count again.
     pub delta_bytes: u64,
-    /// Bytes that it reaches.
+    /// Bytes that its parts reach; an object that several share, as after a rescale, counts for each.
     pub full_bytes: u64,
 }
 

@@ -111,7 +111,7 @@ fn take_out(
     mut line: Vec<u8>,
 ) -> Outcome<Row> {
     store.remove(stream, &key, session.start)?;
-    write_session(session.start, session.end, &key, &session.aggregate, &mut line);
+    write_session(session.start, session.end, &key, &session.aggregate, &mut line)?;
     Ok(Row { end: session.end, stream, key, line })
 }
 
