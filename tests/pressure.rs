@@ -104,6 +104,32 @@ fn put_in_time(b: &mut Backend, state: ValueState<u32, Vec<u8>>, key: u32, value
     panic!("a minute of backpressure");
 }
 
+/// A value that needs a page of its own is taken while the budget is full of free pages of the usual size: those of the backend itself
+/// are given back. Neighbours whose owners do nothing meanwhile hold the rest.
+#[test]
+fn a_value_larger_than_a_page_is_not_refused_for_ever_while_free_pages_fill_the_budget() {
+    let directory = tempfile::tempdir().unwrap();
+    let env = Environment::builder(directory.path()).memory_bytes(16 * MIB).store("memory:///").open().unwrap();
+    let operator = Operator::new("op", 16);
+    let mut backends: Vec<_> =
+        (0..4).map(|index| env.backend(&operator, Subtask { index, parallelism: 4 }, None).unwrap()).collect();
+    for b in &mut backends {
+        let state = b.value_state::<u32, Vec<u8>>("values").unwrap();
+        let ours: Vec<u32> =
+            (0..40_000).filter(|key: &u32| b.key_groups().contains(b.key_group_of(&key.to_be_bytes()))).collect();
+        for key in &ours {
+            put_in_time(b, state, *key, &vec![1; 1000]);
+        }
+    }
+    let b = backends.last_mut().unwrap();
+    let state = b.value_state::<u32, Vec<u8>>("values").unwrap();
+    let key = (0..).find(|key: &u32| b.key_groups().contains(b.key_group_of(&key.to_be_bytes()))).unwrap();
+    for length in [66_000, 200_000, 500_000] {
+        put_in_time(b, state, key, &vec![2; length]);
+        assert_eq!(state.get(b, &key).unwrap().unwrap().len(), length);
+    }
+}
+
 /// One upload that hangs for good doesn't keep the next checkpoint from being made once its own has been given up.
 #[test]
 fn a_checkpoint_takes_over_the_upload_in_which_a_given_up_one_hangs() {

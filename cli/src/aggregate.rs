@@ -132,6 +132,14 @@ impl Accumulator {
         self.rows
     }
 
+    /// Whether the sum is a number: values are, but the sum of decimals may outgrow the range of `f64`, and then no value brings it back.
+    pub fn has_finite_sum(&self) -> bool {
+        match &self.numbers {
+            Numbers::Decimals(_, stats) => stats.sum.is_finite(),
+            Numbers::None | Numbers::Integers(..) => true,
+        }
+    }
+
     /// Appends `rows,count,sum,min,max`; the last three are empty where there is no number.
     pub fn write_fields(&self, out: &mut Vec<u8>) {
         // Writing to a vector can't fail.

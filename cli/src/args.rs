@@ -65,10 +65,10 @@ pub struct RunArgs {
     /// The column to group by.
     #[arg(long, value_name = "COLUMN")]
     pub key: String,
-    /// The column that holds the event time: RFC 3339, or seconds or milliseconds since 1970.
+    /// The column that holds the event time: RFC 3339 (a leap second, `23:59:60`, counts as `23:59:59`), or seconds or milliseconds since 1970.
     #[arg(long, value_name = "COLUMN")]
     pub time: String,
-    /// The column to aggregate: a decimal number, `NA` or empty.
+    /// The column to aggregate: a decimal number, `NA` or empty. A sum of decimals beyond 1.8e308 ends the run.
     #[arg(long, value_name = "COLUMN")]
     pub value: String,
     /// The file to write results to.
@@ -129,6 +129,9 @@ pub struct RunArgs {
     #[arg(long)]
     pub skip_bad_rows: bool,
     /// Print one line of JSON on stdout.
+    ///
+    /// Of this process's checkpoints, `delta_bytes` is what was uploaded as segments for those that completed (what one that was given up had uploaded serves the
+    /// next and doesn't count again), `uploaded_bytes` all that was sent; `full_bytes` is the size of the job's newest completed one, each object counted once.
     #[arg(long)]
     pub json: bool,
 }

@@ -1,15 +1,12 @@
 //! `highwater checkpoints`: what is in a root, without changing anything.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
+use std::collections::BTreeSet;
 
-use highwater::checkpoint::manifests::segment_names;
+use highwater::CompletedCheckpoint;
 use highwater::inspect;
-use highwater::io::store::Store;
-use highwater::{CompletedCheckpoint, ErrorKind};
 
 use crate::args::{CheckpointArgs, CheckpointsCommand, StoreArgs};
-use crate::backend::{Context, KEYED, Peek, root_log};
+use crate::backend::{Context, KEYED, Peek, reached, root_log};
 use crate::console;
 use crate::exit::{Failure, Outcome};
 use crate::report::{
@@ -53,7 +50,7 @@ pub fn main(command: &CheckpointsCommand) -> Outcome<()> {
 
 fn list(args: &StoreArgs) -> Outcome<ListReport> {
     let peek = Peek::at(&args.url)?;
-    let (_, state) = peek.job()?;
+    let (store, state) = peek.job()?;
     let checkpoints = state.checkpoints.iter().map(|checkpoint| {
         let (parallelism, _) = parallelism(checkpoint);
         Ok(ListedCheckpoint {
@@ -61,7 +58,7 @@ fn list(args: &StoreArgs) -> Outcome<ListReport> {
             epoch: checkpoint.id().epoch,
             completed: utc(checkpoint.completed_ms())?,
             parallelism,
-            bytes: checkpoint.full_bytes(),
+            bytes: reached(store, checkpoint)?.values().sum(),
         })
     });
     Ok(ListReport { checkpoints: checkpoints.collect::<Outcome<_>>()? })
@@ -94,7 +91,7 @@ fn show(args: &CheckpointArgs) -> Outcome<ShowReport> {
         key_groups: holds
             .key_groups
             .into_iter()
-            .map(|group| KeyGroupReport { group: group.group.into(), bytes: group.bytes })
+            .map(|of| KeyGroupReport { operator: of.operator, group: of.group.into(), bytes: of.bytes })
             .collect(),
     })
 }
@@ -133,30 +130,12 @@ fn verify(args: &CheckpointArgs) -> Outcome<VerifyReport> {
     };
     if let Some(id) = &args.id {
         let (_, state) = peek.job()?;
-        let names = reached(store, state.named(id).outcome()?)?;
-        let lengths: BTreeMap<_, _> =
-            store.list("").outcome()?.into_iter().map(|object| (object.name, object.length_bytes)).collect();
-        report.bad.retain(|bad| names.contains(&bad.name));
-        report.objects = names.len() as u64;
-        report.bytes = names.iter().filter_map(|name| lengths.get(name)).sum();
+        let objects = reached(store, state.named(id).outcome()?)?;
+        report.bad.retain(|bad| objects.contains_key(&bad.name));
+        report.objects = objects.len() as u64;
+        report.bytes = objects.values().sum();
     }
     Ok(report)
-}
-
-/// Names of all objects of a checkpoint, as far as its manifests can be read.
-fn reached(store: &Arc<dyn Store>, checkpoint: &CompletedCheckpoint) -> Outcome<BTreeSet<String>> {
-    let mut names = BTreeSet::new();
-    for manifest in checkpoint.manifests() {
-        names.insert(manifest.name.clone());
-        match segment_names(&**store, manifest) {
-            Ok(segments) => names.extend(segments),
-            // It is among the bad ones.
-            Err(error)
-                if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Corruption | ErrorKind::Unsupported) => {}
-            Err(error) => return Err(error).outcome(),
-        }
-    }
-    Ok(names)
 }
 
 /// That of the keyed operator; of a job that isn't ours, that of its widest one.

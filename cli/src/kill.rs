@@ -1,7 +1,7 @@
 //! For tests: kills this process, as `kill -9` would, at a chosen point of its work.
 //!
-//! `HIGHWATER_TEST_KILL=POINT:N` in the environment names a point and the how manyeth passing of it is the end. Without the variable, which no
-//! user has a reason to set, passing a point costs one comparison.
+//! `HIGHWATER_TEST_KILL=POINT:N` in the environment names a point and the how manyeth passing of it is the end; with `POINT:N:term` the process is sent
+//! SIGTERM there, as a user would to have it stop. Without the variable, which no user has a reason to set, passing a point costs one comparison.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -38,10 +38,16 @@ pub enum Point {
     ReadSegment,
     /// Garbage collection has deleted an object.
     AfterDelete,
+    /// A subtask has fired some of the windows that are due, and more are.
+    Firing,
+    /// A row that others may come before has been put into the sink's state.
+    Holding,
+    /// Rows that were held have been taken out of the sink's state, to be staged.
+    Releasing,
 }
 
 /// All points, with their names in the variable.
-pub const POINTS: [(&str, Point); 13] = [
+pub const POINTS: [(&str, Point); 16] = [
     ("event", Point::Event),
     ("before-segment", Point::BeforeSegment),
     ("in-segment", Point::InSegment),
@@ -55,19 +61,28 @@ pub const POINTS: [(&str, Point); 13] = [
     ("read-manifest", Point::ReadManifest),
     ("read-segment", Point::ReadSegment),
     ("after-delete", Point::AfterDelete),
+    ("firing", Point::Firing),
+    ("holding", Point::Holding),
+    ("releasing", Point::Releasing),
 ];
 
 struct Plan {
     point: Point,
     passings: AtomicU64,
+    signal: i32,
 }
 
 static PLAN: OnceLock<Option<Plan>> = OnceLock::new();
 
 fn parse(text: &str) -> Option<Plan> {
-    let (name, passings) = text.split_once(':')?;
+    let (name, rest) = text.split_once(':')?;
+    let (passings, signal) = match rest.split_once(':') {
+        None => (rest, signal_hook::consts::SIGKILL),
+        Some((passings, "term")) => (passings, signal_hook::consts::SIGTERM),
+        Some(_) => return None,
+    };
     let (_, point) = POINTS.iter().find(|(known, _)| *known == name)?;
-    Some(Plan { point: *point, passings: AtomicU64::new(passings.parse().ok()?) })
+    Some(Plan { point: *point, passings: AtomicU64::new(passings.parse().ok()?), signal })
 }
 
 /// Passes `point`.
@@ -77,8 +92,8 @@ pub fn pass(point: Point) {
         && plan.point == point
         && plan.passings.fetch_sub(1, Ordering::Relaxed) == 1
     {
-        // Never returns: the signal can't be caught.
-        let _ = signal_hook::low_level::raise(signal_hook::consts::SIGKILL);
+        // Doesn't return from SIGKILL, which can't be caught.
+        let _ = signal_hook::low_level::raise(plan.signal);
     }
 }
 
@@ -90,7 +105,8 @@ mod tests {
     fn a_plan_names_a_point_and_a_passing() {
         let plan = parse("in-append:3").unwrap();
         assert_eq!((plan.point, plan.passings.into_inner()), (Point::InAppend, 3));
-        for wrong in ["", "in-append", "in-append:x", "nowhere:1"] {
+        assert_eq!(parse("firing:1:term").unwrap().signal, signal_hook::consts::SIGTERM);
+        for wrong in ["", "in-append", "in-append:x", "nowhere:1", "firing:1:hup"] {
             assert!(parse(wrong).is_none(), "{wrong}");
         }
     }

@@ -54,7 +54,8 @@ pub fn main() -> ExitCode {
 /// The library's warnings, or what `RUST_LOG` asks for.
 fn log_to_stderr() {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).without_time().init();
+    let lines = tracing_subscriber::fmt().event_format(console::LogLine);
+    lines.with_env_filter(filter).with_writer(std::io::stderr).init();
 }
 
 fn dispatch(command: &Command) -> Outcome<()> {

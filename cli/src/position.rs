@@ -18,7 +18,7 @@ pub struct Position {
     pub skipped: u64,
     /// The watermark after the last record; `i64::MIN` before the first, `i64::MAX` once the input has ended.
     pub watermark: i64,
-    /// Whether the input has ended: a resume has nothing left to do.
+    /// Whether the input has ended: a resume reads no further.
     pub finished: bool,
 }
 

@@ -58,11 +58,12 @@ pub struct CheckpointReport {
     pub alignment_ms: Quantiles,
     /// From the trigger to completion, in milliseconds.
     pub duration_ms: Quantiles,
-    /// The sum of what was new in each.
+    /// Bytes of the segments that were uploaded for those that completed. What one that was given up had uploaded serves the next, where it doesn't
+    /// count again: it is in `uploaded_bytes` alone, and `delta_bytes` may be 0 then.
     pub delta_bytes: u64,
-    /// Everything uploaded: manifests, retries and aborted ones included.
+    /// Everything uploaded: manifests, retries and what was uploaded for those that were given up included.
     pub uploaded_bytes: u64,
-    /// What the newest completed one reaches.
+    /// Bytes of all objects that the job's newest completed one reaches, be it of an earlier process; each object counts once.
     pub full_bytes: u64,
 }
 
@@ -153,6 +154,8 @@ pub struct SegmentReport {
 /// One key group of a checkpoint.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct KeyGroupReport {
+    /// The operator it belongs to: each has groups of its own.
+    pub operator: String,
     /// Its number.
     pub group: u32,
     /// Its bytes.

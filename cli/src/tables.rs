@@ -60,14 +60,14 @@ pub fn show(report: &ShowReport) -> String {
     rows.extend(report.segments.iter().map(|s| row([&s.name, &s.level, &s.entries, &format_size(s.bytes)])));
     text += &table(&rows);
     let mut groups = report.key_groups.clone();
-    groups.sort_by(|a, b| b.bytes.cmp(&a.bytes).then(a.group.cmp(&b.group)));
+    groups.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| (&a.operator, a.group).cmp(&(&b.operator, b.group))));
     if groups.len() > KEY_GROUPS_SHOWN {
         let _ = write!(text, "\nthe heaviest {KEY_GROUPS_SHOWN} of {} key groups\n", groups.len());
     } else {
         text.push('\n');
     }
-    let mut rows = vec![row([&"KEY GROUP", &"BYTES"])];
-    rows.extend(groups.iter().take(KEY_GROUPS_SHOWN).map(|g| row([&g.group, &format_size(g.bytes)])));
+    let mut rows = vec![row([&"KEY GROUP", &"BYTES", &"OPERATOR"])];
+    rows.extend(groups.iter().take(KEY_GROUPS_SHOWN).map(|g| row([&g.group, &format_size(g.bytes), &g.operator])));
     text + &table(&rows)
 }
 
@@ -120,12 +120,19 @@ mod tests {
             metadata: serde_json::json!({"format": 1}),
             states: vec![StateReport { name: "windows".into(), kind: "map".into(), entries: 3, bytes: 100 }],
             segments: vec![SegmentReport { name: "2/1-ab".into(), bytes: 100, entries: 3, level: 0 }],
-            key_groups: (0..20).map(|group| KeyGroupReport { group, bytes: u64::from(group) }).collect(),
+            key_groups: (0..20)
+                .map(|group| KeyGroupReport { operator: "windows".into(), group, bytes: u64::from(group) })
+                .collect(),
         };
         let text = show(&report);
-        for part in
-            ["checkpoint 2/7", "{\"format\":1}", "windows  map", "2/1-ab", "heaviest 10 of 20", "19         19 B"]
-        {
+        for part in [
+            "checkpoint 2/7",
+            "{\"format\":1}",
+            "windows  map",
+            "2/1-ab",
+            "heaviest 10 of 20",
+            "19         19 B   windows",
+        ] {
             assert!(text.contains(part), "{text}");
         }
         assert!(!text.contains("\n9 "), "{text}");

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use crate::exit::{Failure, Outcome};
 use crate::job::{Engine, Newest, Started, StartedOn};
-use crate::runtime::{Completed, Control, Coordinator, Key, Snapshots, StagedRows, StreamId, Ticket, subtask_of};
+use crate::runtime::{Completed, Control, Coordinator, Key, Row, Snapshots, StagedRows, StreamId, Ticket, subtask_of};
 use crate::window::{Timer, WindowStore};
 
 #[path = "../tests/support/naive.rs"]
@@ -16,6 +16,7 @@ pub mod naive;
 pub struct MemoryState {
     windows: BTreeMap<(StreamId, Key, i64), Vec<u8>>,
     timers: BTreeSet<(StreamId, i64, Key)>,
+    held: BTreeMap<(i64, StreamId, Key), Vec<u8>>,
     staged: BTreeMap<u64, Vec<u8>>,
 }
 
@@ -50,7 +51,7 @@ impl MemoryCoordinator {
 
 impl MemoryState {
     pub fn is_empty(&self) -> bool {
-        self.windows.is_empty() && self.timers.is_empty() && self.staged.is_empty()
+        self.windows.is_empty() && self.timers.is_empty() && self.held.is_empty() && self.staged.is_empty()
     }
 
     pub fn pieces(&self) -> usize {
@@ -117,6 +118,28 @@ impl WindowStore for MemoryState {
 }
 
 impl StagedRows for MemoryState {
+    fn hold(&mut self, row: &Row) -> Outcome<()> {
+        match self.held.insert((row.end, row.stream, row.key.clone()), row.line.clone()) {
+            None => Ok(()),
+            Some(_) => Err(Failure::internal("a row that was held already")),
+        }
+    }
+
+    fn first_held(&mut self) -> Outcome<Option<i64>> {
+        Ok(self.held.first_key_value().map(|((end, ..), _)| *end))
+    }
+
+    fn release(&mut self, upto: i64, bytes: usize, out: &mut Vec<u8>) -> Outcome<u64> {
+        let (mut rows, full) = (0, out.len() + bytes);
+        while out.len() < full
+            && let Some(first) = self.held.first_entry().filter(|first| first.key().0 <= upto)
+        {
+            out.extend(first.remove());
+            rows += 1;
+        }
+        Ok(rows)
+    }
+
     fn stage(&mut self, offset: u64, bytes: &[u8]) -> Outcome<()> {
         self.staged.insert(offset, bytes.to_vec());
         Ok(())
@@ -228,6 +251,11 @@ impl Engine for MemoryEngine {
             let sink = parts.iter().find(|part| !part.metadata.is_empty()).unwrap();
             Newest { id: *id, parallelism: parts.len() as u32 - 1, metadata: sink.metadata.clone() }
         }))
+    }
+
+    fn newest_bytes(&mut self) -> Outcome<Option<u64>> {
+        let root = self.root.0.lock().unwrap();
+        Ok(root.last_key_value().map(|(_, parts)| parts.iter().map(|part| part.metadata.len() as u64).sum()))
     }
 
     fn claim(&mut self) -> Outcome<()> {

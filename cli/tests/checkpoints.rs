@@ -55,11 +55,16 @@ fn show_tells_what_a_checkpoint_holds() {
     assert_eq!(json["metadata"]["config"]["gap"], "6h", "{json}");
     let states = json["states"].as_array().unwrap();
     let kinds: Vec<_> = states.iter().map(|s| (s["name"].as_str().unwrap(), s["kind"].as_str().unwrap())).collect();
-    assert_eq!(kinds, [("staged rows", "value"), ("sessions", "map"), ("sessions timers", "timers")]);
+    assert_eq!(
+        kinds,
+        [("held rows", "map"), ("staged rows", "value"), ("sessions", "map"), ("sessions timers", "timers")]
+    );
     assert!(states.iter().any(|s| s["name"] == "sessions" && s["entries"].as_u64() > Some(0)), "{json}");
     let segments = json["segments"].as_array().unwrap();
     assert!(segments.iter().all(|s| store.join(s["name"].as_str().unwrap()).is_file()), "{json}");
-    assert!(json["key_groups"].as_array().unwrap().len() > 10, "{json}");
+    let groups = json["key_groups"].as_array().unwrap();
+    let of = |operator: &str| groups.iter().filter(|group| group["operator"] == operator).count();
+    assert!(of("windows") > 10 && of("output") <= 1 && of("windows") + of("output") == groups.len(), "{json}");
     // By id, by epoch and id, and one that isn't there.
     let id = checkpoints("list --json", &store, "").json()["checkpoints"][0]["id"].to_string();
     for name in [id.clone(), format!("1/{id}")] {
@@ -68,6 +73,25 @@ fn show_tells_what_a_checkpoint_holds() {
     assert!(checkpoints("show", &store, "9/9").expect(3).stderr.contains("9/9"));
     assert_eq!(checkpoints("show", &store, "x").code, 2);
     assert!(checkpoints("show", &store, "").expect(0).stdout.contains("sessions timers"));
+}
+
+#[test]
+fn the_size_of_a_checkpoint_counts_what_parts_share_after_a_rescale_once() {
+    let job = Job::new(SESSIONS);
+    // The one subtask's segments are then read by four, until compactions have rewritten them.
+    job.run_killed_at("in-append:5", "--rate 8000 --parallelism 1").expect(-9);
+    job.run_killed_at("in-append:2", "--rate 8000 --parallelism 4 --resume").expect(-9);
+    let store = job.path("store");
+    let shown = checkpoints("show --json", &store, "").expect(0).json();
+    let id = format!("{}/{}", shown["epoch"], shown["id"]);
+    let list = checkpoints("list --json", &store, "").expect(0).json();
+    let listed = list["checkpoints"].as_array().unwrap().last().unwrap()["bytes"].as_u64().unwrap();
+    let on_disk = |name: &serde_json::Value| std::fs::metadata(store.join(name.as_str().unwrap())).unwrap().len();
+    let segments: u64 = shown["segments"].as_array().unwrap().iter().map(|s| on_disk(&s["name"])).sum();
+    let verified = checkpoints("verify --json", &store, &id).expect(0).json();
+    assert_eq!(verified["bytes"].as_u64(), Some(listed), "{list}");
+    // What is left are the manifests of four subtasks and the sink.
+    assert!(segments < listed && listed - segments < 5 * 16_384, "{segments} of {listed}");
 }
 
 #[test]

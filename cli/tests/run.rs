@@ -83,6 +83,10 @@ fn a_directory_in_use_is_refused_with_4_before_its_job_is_fenced() {
     let running = job.start_and_see_rows("--rate 2000");
     let second = job.run("--resume").expect(4);
     assert!(second.stderr.contains("dir"), "{second:?}");
+    // Nor is anything left of a new job that was refused for the same reason.
+    let (store, output) = (job.path("other-store"), job.path("other.csv"));
+    let other = job.run(&format!("--store {} --output {}", store.display(), output.display())).expect(4);
+    assert!(!store.exists() && !output.exists(), "{other:?}");
     job.check(&running.wait());
 }
 
@@ -128,9 +132,37 @@ fn at_a_signal_a_last_checkpoint_is_taken_and_a_resume_goes_on_exactly_there() {
 #[test]
 fn a_resume_of_a_finished_job_changes_nothing() {
     let job = Job::new(SESSIONS);
-    job.run("").expect(0);
+    let first = job.run("").expect(0).json();
     let again = job.run("--resume");
     job.check(&again);
+    // It has no checkpoint of its own, but the job has one.
+    let again = again.json();
+    assert_eq!((&again["checkpoints"]["completed"], &again["checkpoints"]["delta_bytes"]), (&0.into(), &0.into()));
+    assert!(again["checkpoints"]["full_bytes"].as_u64() > Some(0), "{again}");
+    assert_eq!(again["checkpoints"]["full_bytes"], first["checkpoints"]["full_bytes"]);
+}
+
+#[test]
+fn a_run_that_stops_at_a_malformed_row_says_how_its_job_goes_on() {
+    let mut job = Job::new(WINDOWS);
+    let content = std::fs::read_to_string(&job.input).unwrap();
+    job.input = job.path("in.csv");
+    let (heading, rows) = content.split_once('\n').unwrap();
+    std::fs::write(&job.input, format!("{heading}\nnonsense\n{rows}")).unwrap();
+    let ended = job.run("").expect(2);
+    assert!(ended.stderr.contains("line 2") && ended.stderr.contains("with --resume goes on"), "{ended:?}");
+    std::fs::write(&job.input, content).unwrap();
+    job.check(&job.run("--resume"));
+}
+
+#[test]
+fn a_sum_out_of_range_ends_the_run_and_inf_is_never_written() {
+    let mut job = Job::new("--key k --time t --value v --window 10s");
+    job.input = job.path("in.csv");
+    std::fs::write(&job.input, "k,t,v\nfine,1,1e308\nbig,1,1e308\nbig,2,1e308\n").unwrap();
+    let ended = job.run("").expect(2);
+    assert!(ended.stderr.contains("key `big` in the window that begins at 1970-01-01T00:00:00Z"), "{ended:?}");
+    assert!(!job.output().contains("inf"));
 }
 
 #[test]

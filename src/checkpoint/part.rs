@@ -65,7 +65,7 @@ pub struct CheckpointPart {
     /// counters are in this range, no newer checkpoint refers to one that the manifest doesn't refer to. Empty when
     /// nothing can be said.
     pub settled: Range<u64>,
-    /// Bytes of segments that are new since the subtask's last checkpoint.
+    /// Bytes of the segments that were uploaded for this part. Those that an aborted checkpoint had uploaded before don't count again.
     pub delta_bytes: u64,
     /// Bytes sent to the store for this part, retries and manifest included.
     pub uploaded_bytes: u64,

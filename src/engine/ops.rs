@@ -268,7 +268,11 @@ impl Backend {
     #[cold]
     pub(super) fn make_room(&mut self, error: &Error) -> Result<()> {
         self.maintain()?;
-        if self.memtable.evict_step(ROOM_BYTES) > 0 {
+        let evicted = self.memtable.evict_step(ROOM_BYTES);
+        // A record that needs a page of its own isn't helped by free pages of the usual size, which count in the budget.
+        let pooled = self.memtable.stats().pooled_bytes;
+        self.memtable.release_pool();
+        if evicted > 0 || pooled > 0 {
             self.drop_trash();
             return Ok(());
         }

@@ -51,9 +51,11 @@ pub struct SegmentSummary {
     pub clipped: bool,
 }
 
-/// Bytes of one key group.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Bytes of one key group of an operator.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GroupBytes {
+    /// Operator: each numbers its own groups.
+    pub operator: String,
     /// Key group.
     pub group: KeyGroup,
     /// Key and value bytes of its records, before compression.
@@ -86,7 +88,7 @@ pub struct Description {
     pub states: Vec<StateSummary>,
     /// Segments, by operator, subtask and level.
     pub segments: Vec<SegmentSummary>,
-    /// Key groups that hold anything, over all operators.
+    /// Key groups that hold anything, by operator and group.
     pub key_groups: Vec<GroupBytes>,
 }
 
@@ -104,7 +106,11 @@ pub fn describe(store: &Arc<dyn Store>, checkpoint: &CompletedCheckpoint) -> Res
         parts: summary.parts,
         states: summary.states.into_values().collect(),
         segments: summary.segments,
-        key_groups: summary.groups.into_iter().map(|(group, bytes)| GroupBytes { group, bytes }).collect(),
+        key_groups: summary
+            .groups
+            .into_iter()
+            .map(|((operator, group), bytes)| GroupBytes { operator, group, bytes })
+            .collect(),
     })
 }
 
@@ -115,7 +121,7 @@ struct Summary<'a> {
     parts: Vec<PartMetadata>,
     states: BTreeMap<(String, String), StateSummary>,
     segments: Vec<SegmentSummary>,
-    groups: BTreeMap<KeyGroup, u64>,
+    groups: BTreeMap<(String, KeyGroup), u64>,
 }
 
 impl<'a> Summary<'a> {
@@ -189,7 +195,7 @@ impl<'a> Summary<'a> {
             all_bytes += tally.bytes;
             if live(*group) {
                 live_bytes += tally.bytes;
-                *self.groups.entry(*group).or_default() += tally.bytes;
+                *self.groups.entry((operator.to_owned(), *group)).or_default() += tally.bytes;
             }
         }
         let share = |count: u64| match all_bytes {

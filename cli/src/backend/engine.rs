@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use highwater::base::key_group::check_parallelism;
 use highwater::base::limits::MIN_MEMORY_BYTES;
+use highwater::io::files::Files;
+use highwater::io::local_files::LocalFiles;
 use highwater::io::open_store::open_store;
 use highwater::{CompletedCheckpoint, Coordinator, CoordinatorSettings, Environment, ErrorKind, Operator, Subtask};
 
@@ -14,7 +16,7 @@ use crate::backend::coordinator::impatient_log;
 use crate::backend::counted::CountedStore;
 use crate::backend::garbage::GarbageThread;
 use crate::backend::peek::in_memory;
-use crate::backend::{Context, KEYED, KeyedWindows, Peek, RootCoordinator, SINK, SinkRows, clock};
+use crate::backend::{Context, KEYED, KeyedWindows, Peek, RootCoordinator, SINK, SinkRows, clock, reached};
 use crate::console;
 use crate::exit::{Failure, Outcome};
 use crate::job::{Engine, Newest, Started};
@@ -199,9 +201,23 @@ impl Engine for Highwater {
         }))
     }
 
+    fn newest_bytes(&mut self) -> Outcome<Option<u64>> {
+        self.newest()?;
+        let store = match &self.open {
+            Some((env, _)) => Some(env.store()),
+            None => self.peek.store(),
+        };
+        let (Some(store), Some(newest)) = (store, &self.newest) else { return Ok(None) };
+        Ok(Some(reached(store, newest)?.values().sum()))
+    }
+
     fn claim(&mut self) -> Outcome<()> {
         self.peek.check_not_foreign()?;
         let place = &self.place;
+        // Before the store is created: a directory in use refuses the run, and then nothing may be left behind.
+        if place.dir.is_dir() {
+            drop(LocalFiles::new().lock(&place.dir).opening()?);
+        }
         let store = match self.peek.store() {
             Some(store) => store.clone(),
             None => open_store(&place.store, true, clock()).opening()?,

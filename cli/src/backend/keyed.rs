@@ -1,13 +1,12 @@
 //! Windows and timers of a keyed subtask.
 
-use crossbeam::channel::Receiver;
 use highwater::base::cursor::Direction;
 use highwater::{Backend, KeyedState, MapState, TimeDomain, TimerService};
 
 use crate::backend::Context;
-use crate::backend::subtask::{PartTicket, Subtask};
+use crate::backend::subtask::{OnSubtask, Subtask};
 use crate::exit::{Failure, Outcome};
-use crate::runtime::{Control, Snapshots, StreamId};
+use crate::runtime::StreamId;
 use crate::window::{Timer, WindowStore};
 
 /// A subtask's windows: for each stream a map from a window's start to what is kept of it, a key, and the timers.
@@ -92,22 +91,8 @@ impl WindowStore for KeyedWindows {
     }
 }
 
-impl Snapshots for KeyedWindows {
-    type Ticket = PartTicket;
-
-    fn listen(&mut self, controls: Receiver<Control>) {
-        self.subtask.listen(controls);
-    }
-
-    fn heard(&mut self) -> Option<Control> {
-        self.subtask.heard()
-    }
-
-    fn checkpoint(&mut self, id: u64, metadata: &[u8]) -> Outcome<PartTicket> {
-        self.subtask.checkpoint(id, metadata)
-    }
-
-    fn control(&mut self, control: Control) -> Outcome<()> {
-        self.subtask.act(control)
+impl OnSubtask for KeyedWindows {
+    fn subtask(&mut self) -> &mut Subtask {
+        &mut self.subtask
     }
 }

@@ -13,6 +13,7 @@ mod failure;
 mod garbage;
 mod keyed;
 mod peek;
+mod reached;
 mod rows;
 mod subtask;
 
@@ -21,6 +22,7 @@ pub use engine::{Highwater, Place};
 pub use failure::{Context, checkpoint_failure, failure};
 pub use keyed::KeyedWindows;
 pub use peek::{Peek, clock, root_log};
+pub use reached::reached;
 pub use rows::SinkRows;
 pub use subtask::PartTicket;
 

@@ -9,7 +9,7 @@ use highwater::{Backend, CheckpointKind, CheckpointPart, ErrorKind};
 
 use crate::backend::{Context, checkpoint_failure, failure};
 use crate::exit::{Failure, Outcome};
-use crate::runtime::{Control, Ticket};
+use crate::runtime::{Control, Snapshots, Ticket};
 
 /// Between two attempts of a call that there was no room for.
 const PAUSE: Duration = Duration::from_millis(5);
@@ -17,7 +17,7 @@ const PAUSE: Duration = Duration::from_millis(5);
 /// A backend with the news about its checkpoints.
 #[derive(Debug)]
 pub struct Subtask {
-    pub backend: Backend,
+    backend: Backend,
     controls: Option<Receiver<Control>>,
     heard: VecDeque<Control>,
 }
@@ -25,10 +25,6 @@ pub struct Subtask {
 impl Subtask {
     pub fn new(backend: Backend) -> Self {
         Self { backend, controls: None, heard: VecDeque::new() }
-    }
-
-    pub fn listen(&mut self, controls: Receiver<Control>) {
-        self.controls = Some(controls);
     }
 
     /// Makes a call, again and again while storage is behind, or the store is away that holds what is asked for. Meanwhile news are
@@ -60,20 +56,39 @@ impl Subtask {
         }
     }
 
-    pub fn heard(&mut self) -> Option<Control> {
-        self.heard.pop_front()
-    }
-
-    pub fn act(&mut self, control: Control) -> Outcome<()> {
+    fn act(&mut self, control: Control) -> Outcome<()> {
         match control {
             Control::Confirm(id) => self.backend.confirm(id),
             Control::Abort(id) => self.backend.abort(id),
         }
         .outcome()
     }
+}
 
-    pub fn checkpoint(&mut self, id: u64, metadata: &[u8]) -> Outcome<PartTicket> {
-        self.backend.checkpoint(id, CheckpointKind::Incremental, metadata).map(PartTicket).outcome()
+/// State that lives in the backend of one subtask, and is checkpointed with it.
+pub trait OnSubtask: Send {
+    /// The subtask.
+    fn subtask(&mut self) -> &mut Subtask;
+}
+
+impl<S: OnSubtask> Snapshots for S {
+    type Ticket = PartTicket;
+
+    fn listen(&mut self, controls: Receiver<Control>) {
+        self.subtask().controls = Some(controls);
+    }
+
+    fn heard(&mut self) -> Option<Control> {
+        self.subtask().heard.pop_front()
+    }
+
+    fn checkpoint(&mut self, id: u64, metadata: &[u8]) -> Outcome<PartTicket> {
+        let backend = &mut self.subtask().backend;
+        backend.checkpoint(id, CheckpointKind::Incremental, metadata).map(PartTicket).outcome()
+    }
+
+    fn control(&mut self, control: Control) -> Outcome<()> {
+        self.subtask().act(control)
     }
 }
 

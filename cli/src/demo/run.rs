@@ -10,7 +10,7 @@ use crate::args::DemoArgs;
 use crate::console;
 use crate::demo::{BidSource, OUT_OF_ORDERNESS_NANOS, Pace, STREAMS, check};
 use crate::exit::{Failure, Outcome};
-use crate::job::{Display, Engine, Started};
+use crate::job::{Display, Engine, Started, size_newest};
 use crate::output::OutputFile;
 use crate::position::Position;
 use crate::report::{DemoReport, RestoreReport, RunReport};
@@ -120,14 +120,14 @@ impl Demo<'_> {
             None => {
                 let file = OutputFile::create(self.output)?;
                 let config = BTreeMap::from([("demo-seed".to_owned(), SEED.to_string())]);
-                (Position::start(), StagedOutput::new(rows, file, config, b""))
+                (Position::start(), StagedOutput::new(rows, file, config, b"")?)
             }
         };
         let keyed = keyed.into_iter().map(|state| WindowOperator::new(state, &STREAMS));
         let end = self.started + Duration::from_secs(self.args.seconds);
         let job = Job {
             source: BidSource::new(SEED, Pace::Until(end), &position),
-            watermark: position.watermark,
+            position,
             keyed: keyed.collect::<Outcome<Vec<_>>>()?,
             sink,
             coordinator,
@@ -141,7 +141,7 @@ impl Demo<'_> {
         }
         let crash_at = life.crash_at.map(|at| self.started + at);
         let mut display = Display::new(self.args.json);
-        let ended = runtime::run(job, stop, &mut |progress| {
+        let mut ended = runtime::run(job, stop, &mut |progress| {
             display.show(progress);
             // Without a checkpoint to come back to there would be nothing to see.
             if progress.completed > 0 && crash_at.is_some_and(|at| Instant::now() >= at) {
@@ -149,6 +149,7 @@ impl Demo<'_> {
             }
         })?;
         display.finish();
+        size_newest(&mut ended, &mut engine);
         self.restores.extend(newest.map(|newest| RestoreReport {
             from_checkpoint: newest.id,
             parallelism_from: newest.parallelism,

@@ -118,6 +118,18 @@ mod tests {
     }
 
     #[test]
+    fn a_leap_second_counts_as_the_second_before() {
+        for (leap, second) in [
+            ("2016-12-31T23:59:60Z", "2016-12-31T23:59:59Z"),
+            ("2016-12-31T23:59:60.5Z", "2016-12-31T23:59:59.5Z"),
+            ("2017-01-01T05:29:60+05:30", "2016-12-31T23:59:59Z"),
+        ] {
+            assert_eq!(auto(leap), auto(second), "{leap}");
+        }
+        assert!(auto("2016-12-31T23:59:61Z").unwrap_err().contains("not a time"));
+    }
+
+    #[test]
     fn epochs_are_read_by_unit_and_auto_goes_by_magnitude() {
         for (text, unit, want) in [
             ("1357034400", TimeUnit::Auto, 1_357_034_400 * S),

@@ -59,6 +59,13 @@ pub trait Engine {
     /// The store can't be read; the newest checkpoint is unreadable (exit code 3: older ones are not fallen back to in silence).
     fn newest(&mut self) -> Outcome<Option<Newest>>;
 
+    /// Bytes of all objects that the newest completed checkpoint reaches, each once; `None` where there is none. Changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// As [`newest`](Self::newest).
+    fn newest_bytes(&mut self) -> Outcome<Option<u64>>;
+
     /// Claims the store for this process: from now on no other process can complete a checkpoint there.
     ///
     /// # Errors

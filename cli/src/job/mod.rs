@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use crate::args::RunArgs;
 use crate::console;
-use crate::exit::{Failure, Outcome};
+use crate::exit::{Code, Failure, Outcome};
 use crate::input::{CsvOptions, CsvSource};
 use crate::output::{OutputFile, ResumableOutput, session_header, window_header};
 use crate::position::Position;
@@ -57,7 +57,9 @@ pub fn run<E: Engine>(args: &RunArgs, engine: &mut E, stop: &Stop) -> Outcome<Ru
         begun = begin(args, kind, &config, engine)?;
     }
     let from = begun.newest().cloned();
-    let (ended, restore) = run_once(args, kind, config, begun, engine, stop)?;
+    let ran = run_once(args, kind, config, begun, engine, stop);
+    let (mut ended, restore) = ran.map_err(|failure| keep_going(failure, &engine.place()))?;
+    size_newest(&mut ended, engine);
     let restores = match (from, restore) {
         (Some(newest), Some(first_record_ms)) => vec![RestoreReport {
             from_checkpoint: newest.id,
@@ -69,6 +71,27 @@ pub fn run<E: Engine>(args: &RunArgs, engine: &mut E, stop: &Stop) -> Outcome<Ru
     };
     tell_end(&ended, args);
     Ok(RunReport::new(&ended, &ended.checkpoints, started.elapsed(), restores))
+}
+
+/// Measures the newest checkpoint of a run that ended with one. What its parts said counts for each what they share, and a resume of a
+/// finished job has none of its own.
+pub(crate) fn size_newest<E: Engine>(ended: &mut Ended, engine: &mut E) {
+    if matches!(ended.ending, Ending::Finished | Ending::Stopped { complete: true })
+        && let Ok(Some(bytes)) = engine.newest_bytes()
+    {
+        ended.checkpoints.full_bytes = bytes;
+    }
+}
+
+/// Says of a failure that the user can put right how the job goes on, as its store has been claimed by now.
+fn keep_going(failure: Failure, place: &str) -> Failure {
+    match failure.code {
+        Code::Usage => Failure::usage(format!(
+            "{}; the job in {place} stays: once this is put right, the same command with --resume goes on",
+            failure.message
+        )),
+        _ => failure,
+    }
 }
 
 /// Opens and checks whatever can be without changing anything.
@@ -126,18 +149,19 @@ fn run_once<E: Engine>(
     let restoring = Instant::now();
     let Started { keyed, rows, coordinator, first_checkpoint } = engine.start(begin.newest(), args.parallelism)?;
     let restored = begin.from.is_some();
+    let complete = begin.from.as_ref().is_some_and(|(_, metadata, _)| metadata.complete);
     let sink = match begin.from {
         Some((_, metadata, output)) => StagedOutput::resume(rows, output, &metadata)?,
-        None => StagedOutput::new(rows, OutputFile::create(&args.output)?, config, header(kind)),
+        None => StagedOutput::new(rows, OutputFile::create(&args.output)?, config, header(kind))?,
     };
-    if begin.position.finished {
+    if complete {
         console::note("the job has finished already: its output is complete");
         let ended = Ended::of_finished(begin.position, sink.totals());
         return Ok((ended, restored.then_some(None)));
     }
     let keyed = keyed.into_iter().map(|state| WindowOperator::new(state, &[kind.alone()]));
     let job = Job {
-        watermark: begin.position.watermark,
+        position: begin.position,
         source: begin.source,
         keyed: keyed.collect::<Outcome<Vec<_>>>()?,
         sink,

@@ -23,14 +23,14 @@ const OBSERVE: Duration = Duration::from_millis(200);
 
 /// What the threads tell the coordinator.
 pub(super) enum Event<T> {
-    /// The input has ended and everything has been sent.
-    InputEnded,
+    /// The input has ended, and all its results have their place in the output.
+    AllRowsStaged,
     /// A barrier went out; after the `last` one nothing more will be read.
     BarrierSent { id: u64, last: bool, position: Position },
     /// A subtask has taken its part of a checkpoint.
     Ack { id: u64, ticket: Outcome<T>, sync: Duration },
     /// The barrier has reached the sink on all ways.
-    Aligned { id: u64, waited: Duration, totals: Totals, metadata: Vec<u8> },
+    Aligned { id: u64, waited: Duration, totals: Totals, complete: bool, metadata: Vec<u8> },
     /// The rows of a completed checkpoint are in the file.
     Written(u64),
     /// The first record has been processed.
@@ -80,13 +80,23 @@ pub(super) struct Coordination<C, T> {
     pub read: Arc<AtomicU64>,
 }
 
+/// What is known of a barrier.
+#[derive(Default)]
+struct Seen {
+    position: Option<Position>,
+    /// The totals where it reached the sink, and whether the job was complete there.
+    aligned: Option<(Totals, bool)>,
+}
+
 /// What is known while a run lasts.
 struct State<T> {
     started: Instant,
     observed: Duration,
     tickets: Vec<(u64, T)>,
-    /// The totals at each barrier, to report those of the last.
-    seen: BTreeMap<u64, (Option<Position>, Option<Totals>)>,
+    /// What is known of each barrier, to report it of the last.
+    seen: BTreeMap<u64, Seen>,
+    /// Whether the job was complete at the barrier whose totals were taken over last.
+    complete: bool,
     /// The first barrier after which nothing is read: from it on, each one covers everything.
     last_from: Option<u64>,
     stopping: bool,
@@ -176,7 +186,7 @@ where
     fn handle(&mut self, state: &mut State<T>, event: Event<T>) -> Outcome<Option<Ending>> {
         match event {
             Event::Failed(failure) => return Err(failure),
-            Event::InputEnded => {
+            Event::AllRowsStaged => {
                 state.input_ended = true;
                 self.schedule.hurry();
             }
@@ -188,11 +198,11 @@ where
                 if last {
                     state.last_from.get_or_insert(id);
                 }
-                state.seen.entry(id).or_default().0 = Some(position);
+                state.seen.entry(id).or_default().position = Some(position);
             }
-            Event::Aligned { id, waited, totals, metadata } => {
+            Event::Aligned { id, waited, totals, complete, metadata } => {
                 state.ended.checkpoints.record_alignment(waited);
-                state.seen.entry(id).or_default().1 = Some(totals);
+                state.seen.entry(id).or_default().aligned = Some((totals, complete));
                 if self.schedule.is_in_flight(id)
                     && let Err(failure) = self.coordinator.describe(id, metadata)
                 {
@@ -287,11 +297,10 @@ where
 
     fn written(&mut self, state: &mut State<T>, id: u64) -> Option<Ending> {
         state.settle_totals(id);
-        if !state.is_last(id) {
-            return None;
+        if state.complete {
+            return Some(Ending::Finished);
         }
-        let finished = state.ended.position.finished;
-        Some(if finished { Ending::Finished } else { Ending::Stopped { complete: true } })
+        (state.stopping && state.is_last(id)).then_some(Ending::Stopped { complete: true })
     }
 
     fn tell(&self, control: Control) {
@@ -309,6 +318,7 @@ impl<T> State<T> {
             observed: Duration::ZERO,
             tickets: Vec::new(),
             seen: BTreeMap::new(),
+            complete: false,
             last_from: None,
             stopping: false,
             input_ended: false,
@@ -342,9 +352,9 @@ impl<T> State<T> {
     /// Takes over what was seen at a barrier, and forgets older ones.
     fn settle_totals(&mut self, id: u64) {
         let later = self.seen.split_off(&(id + 1));
-        if let Some((position, totals)) = self.seen.remove(&id) {
+        if let Some(Seen { position, aligned }) = self.seen.remove(&id) {
             self.ended.position = position.unwrap_or_else(|| self.ended.position.clone());
-            self.ended.totals = totals.unwrap_or(self.ended.totals);
+            (self.ended.totals, self.complete) = aligned.unwrap_or((self.ended.totals, self.complete));
         }
         self.seen = later;
     }

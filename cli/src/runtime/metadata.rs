@@ -28,6 +28,8 @@ pub struct JobMetadata {
     pub config: BTreeMap<String, String>,
     /// How far the input has been read.
     pub position: Position,
+    /// Whether all results of an input that has ended are in the output that the checkpoint commits: nothing is left to do.
+    pub complete: bool,
     /// How much of the output was synced before the checkpoint.
     pub synced: Synced,
     /// Where the output ends that the checkpoint commits; the rows from the synced length to here are in the state.
@@ -41,11 +43,12 @@ impl JobMetadata {
     pub fn new(
         config: BTreeMap<String, String>,
         position: Position,
+        complete: bool,
         synced: Synced,
         staged_end: u64,
         totals: Totals,
     ) -> Self {
-        Self { format: FORMAT, config, position, synced, staged_end, totals }
+        Self { format: FORMAT, config, position, complete, synced, staged_end, totals }
     }
 
     /// The bytes that ride in the checkpoint.
@@ -115,7 +118,7 @@ mod tests {
 
     fn metadata() -> JobMetadata {
         let config = config(&[("key", "carrier"), ("window", "1h")]);
-        JobMetadata::new(config, Position::start(), Synced::nothing(), 7, Totals { late: 1, output_rows: 2 })
+        JobMetadata::new(config, Position::start(), false, Synced::nothing(), 7, Totals { late: 1, output_rows: 2 })
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! A small streaming runtime in one process: source -> key-by over channels -> keyed subtasks -> transactional sink.
 //!
 //! ```text
-//!            batches, barriers            rows, barriers
+//!            batches, barriers            steps, barriers
 //! reader ----> subtask 0 ----\
 //!   |    \---> subtask 1 -----+----> sink ----> output file
 //!   |                |                 |
@@ -11,11 +11,13 @@
 //!
 //! - Enters: a [`Job`]: its source, its keyed operators, its sink, its coordinator of checkpoints.
 //! - Leaves: how it ended, and what was measured. Rows leave through the sink.
-//! - Always holds: every channel is bounded in messages, not in bytes: what fires at one watermark travels as one; all subtasks see the same sequence of batches and barriers, so the sink takes one
-//!   message from each in turn and is aligned by construction; the reader alone makes watermarks, in input order.
+//! - Always holds: every channel is bounded, and so is every message: windows fire in steps, however many are due at one watermark, and what the sink can't
+//!   pass on yet waits in its state. All subtasks see the same sequence of batches and barriers; no barrier waits for more than the step that is under way and
+//!   the batches before it. The reader alone makes watermarks, in input order.
 
 mod coordinate;
 mod metadata;
+mod order;
 mod reader;
 mod record;
 mod route;
@@ -77,8 +79,8 @@ pub struct Settings {
 pub struct Job<S, K, R, C> {
     /// Where records come from; already at the position to go on from.
     pub source: S,
-    /// The watermark at that position.
-    pub watermark: i64,
+    /// That position.
+    pub position: Position,
     /// One operator for each subtask.
     pub keyed: Vec<K>,
     /// Where rows go.
@@ -160,7 +162,7 @@ where
             read: Arc::default(),
         };
         let reader =
-            Reader::new(job.source, job.watermark, &job.settings, to_subtasks, coordination.read.clone(), ended);
+            Reader::new(job.source, &job.position, &job.settings, to_subtasks, coordination.read.clone(), ended);
         named(scope, "source", move || reader.run(&commands_out, &events_in))?;
         // Ends with the channels closed, which ends the threads that the scope then waits for.
         coordination.run(stop, observe)

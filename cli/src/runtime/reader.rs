@@ -17,6 +17,9 @@ use crate::runtime::{Record, Settings, Source, subtask_of};
 /// Events that are read before all subtasks hear of them.
 const BATCH_EVENTS: usize = 512;
 
+/// Bytes of keys that are read before all subtasks hear of them.
+const BATCH_BYTES: usize = 256 << 10;
+
 /// Events between two looks at the commands.
 const COMMAND_EVENTS: usize = 32;
 
@@ -48,6 +51,7 @@ pub(super) struct Reader<S> {
     subtasks: Vec<Sender<ToSubtask>>,
     batches: Vec<Vec<Record>>,
     batched: usize,
+    batched_bytes: usize,
     read: Arc<AtomicU64>,
     ended: Arc<AtomicBool>,
     finished: bool,
@@ -56,7 +60,7 @@ pub(super) struct Reader<S> {
 impl<S: Source> Reader<S> {
     pub fn new(
         source: S,
-        watermark: i64,
+        position: &Position,
         settings: &Settings,
         subtasks: Vec<Sender<ToSubtask>>,
         read: Arc<AtomicU64>,
@@ -64,17 +68,18 @@ impl<S: Source> Reader<S> {
     ) -> Self {
         Self {
             source,
-            watermark,
+            watermark: position.watermark,
             out_of_orderness: settings.out_of_orderness,
             max_parallelism: settings.max_parallelism,
             throttle: Throttle::new(settings.rate),
             started: Instant::now(),
             batches: subtasks.iter().map(|_| Vec::new()).collect(),
             batched: 0,
+            batched_bytes: 0,
             subtasks,
             read,
             ended,
-            finished: false,
+            finished: position.finished,
         }
     }
 
@@ -86,12 +91,12 @@ impl<S: Source> Reader<S> {
     }
 
     fn read_and_wait<T>(&mut self, commands: &Receiver<Command>, events: &Sender<Event<T>>) -> Outcome<()> {
-        let mut flow = self.read(commands, events)?;
+        // An input that had ended before a resume is read no further, whatever was added to it since.
+        let mut flow = if self.finished { Flow::GoOn } else { self.read(commands, events)? };
         if flow == Flow::GoOn {
             self.finished = true;
             self.watermark = i64::MAX;
             flow = self.flush();
-            let _ = events.send(Event::InputEnded);
         }
         // Nothing is left to read, but barriers still go out.
         while flow != Flow::Over {
@@ -135,6 +140,7 @@ impl<S: Source> Reader<S> {
             kill::pass(Point::Event);
             for mut record in records.drain(..) {
                 record.watermark = self.watermark;
+                self.batched_bytes += record.key.len();
                 let parallelism = self.subtasks.len() as u32;
                 let subtask = subtask_of(&record.key, parallelism, self.max_parallelism);
                 self.batches[subtask as usize].push(record);
@@ -142,7 +148,8 @@ impl<S: Source> Reader<S> {
             self.watermark = self.watermark.max(time.saturating_sub(self.out_of_orderness));
             self.throttle.pass();
             self.batched += 1;
-            if self.batched >= BATCH_EVENTS && self.flush() == Flow::Over {
+            let full = self.batched >= BATCH_EVENTS || self.batched_bytes >= BATCH_BYTES;
+            if full && self.flush() == Flow::Over {
                 return Ok(Flow::Over);
             }
         }
@@ -195,7 +202,7 @@ impl<S: Source> Reader<S> {
             return Flow::Over;
         }
         self.read.fetch_add(self.batched as u64, Ordering::Relaxed);
-        self.batched = 0;
+        (self.batched, self.batched_bytes) = (0, 0);
         let watermark = self.watermark;
         let mut batches = std::mem::take(&mut self.batches);
         let flow =

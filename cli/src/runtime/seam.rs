@@ -4,7 +4,7 @@ use crossbeam::channel::Receiver;
 
 use crate::exit::Outcome;
 use crate::position::Position;
-use crate::runtime::{Fired, Record};
+use crate::runtime::{Fired, Record, Row};
 
 /// Where records come from.
 pub trait Source: Send {
@@ -24,19 +24,23 @@ pub trait KeyedOperator: Send {
     /// The state it lives in.
     type Snapshots: Snapshots;
 
-    /// Takes a record, after everything that is due at the record's watermark.
+    /// Takes a record, after the record's watermark. What is due and hasn't fired yet, because `fired` is full, must make no difference to it.
     ///
     /// # Errors
     ///
     /// The state can't be used.
     fn on_record(&mut self, record: &Record, fired: &mut Fired) -> Outcome<()>;
 
-    /// Fires everything that is due at `watermark`.
+    /// Moves on to `watermark`, unless that lies behind, and fires what is due until `fired` is full. False where more is due: the next call, with
+    /// the same watermark, goes on.
     ///
     /// # Errors
     ///
     /// The state can't be used.
-    fn on_watermark(&mut self, watermark: i64, fired: &mut Fired) -> Outcome<()>;
+    fn on_watermark(&mut self, watermark: i64, fired: &mut Fired) -> Outcome<bool>;
+
+    /// Every window that ends at or before this time has been given, and none will be any more.
+    fn fired_upto(&self) -> i64;
 
     /// The state, to checkpoint it.
     fn snapshots(&mut self) -> &mut Self::Snapshots;
@@ -94,9 +98,9 @@ pub trait Ticket: Send {
 /// What a completed checkpoint takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Completed {
-    /// Bytes of state that were new since the last one.
+    /// Bytes of segments that were uploaded for it; those that one before it, which was given up, had uploaded don't count again.
     pub delta_bytes: u64,
-    /// Bytes that it reaches.
+    /// Bytes that its parts reach; an object that several share, as after a rescale, counts for each.
     pub full_bytes: u64,
 }
 
@@ -141,8 +145,33 @@ pub trait Coordinator {
     fn uploaded_bytes(&self) -> u64;
 }
 
-/// Rows that wait for their checkpoint to complete, by their offset in the output.
+/// Rows on their way to the output, in state that is part of every checkpoint.
+///
+/// They wait twice: *held*, ordered by (end, stream, key), for rows that come before them; then *staged*, in pieces by their offset in the output, for a
+/// checkpoint to complete.
 pub trait StagedRows: Send {
+    /// Keeps a row until it is released.
+    ///
+    /// # Errors
+    ///
+    /// The state can't be written.
+    fn hold(&mut self, row: &Row) -> Outcome<()>;
+
+    /// The end of the first row that is held.
+    ///
+    /// # Errors
+    ///
+    /// The state can't be read.
+    fn first_held(&mut self) -> Outcome<Option<i64>>;
+
+    /// Takes the first rows that are held out of the state and appends their lines to `out`: those that end by `upto`, until they are
+    /// `bytes` long. Returns how many. Rows that are held later must come after those that were released.
+    ///
+    /// # Errors
+    ///
+    /// The state can't be read or written.
+    fn release(&mut self, upto: i64, bytes: usize, out: &mut Vec<u8>) -> Outcome<u64>;
+
     /// Keeps the bytes for `offset`.
     ///
     /// # Errors

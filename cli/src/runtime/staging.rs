@@ -1,4 +1,5 @@
-//! The transactional sink: rows wait in the state until a checkpoint that holds them is complete, and only then go to the file.
+//! The transactional sink: rows wait in the state until a checkpoint that holds them is complete, and only then go to the file. Where they are still
+//! held for rows that come before them, [`RowOrder`] has them; here they have their place in the output.
 //!
 //! ```text
 //! output bytes  0 ......... synced ......... committed ......... staged end
@@ -18,14 +19,16 @@ use crate::exit::{Failure, Outcome};
 use crate::kill::{self, Point};
 use crate::output::{OutputFile, ResumableOutput, Synced};
 use crate::position::Position;
+use crate::runtime::order::RowOrder;
 use crate::runtime::{Control, JobMetadata, Row, Snapshots, StagedRows, Totals};
 
-/// Rows are kept in pieces of about this size: one entry a row would cost more than the row.
-const PIECE_BYTES: usize = 64 << 10;
+/// Rows are kept in pieces of about this size: one entry a row would cost more than the row. Two or three of them go into a page of the least memory.
+const PIECE_BYTES: usize = 24 << 10;
 
 /// The rows of the job, on their way to the output file.
 pub struct StagedOutput<R> {
     store: R,
+    order: RowOrder,
     file: OutputFile,
     config: BTreeMap<String, String>,
     totals: Totals,
@@ -44,8 +47,13 @@ pub struct StagedOutput<R> {
 
 impl<R: StagedRows + Snapshots> StagedOutput<R> {
     /// The sink of a new job: `header` is its first line.
-    pub fn new(store: R, file: OutputFile, config: BTreeMap<String, String>, header: &[u8]) -> Self {
-        Self {
+    ///
+    /// # Errors
+    ///
+    /// The state can't be read.
+    pub fn new(mut store: R, file: OutputFile, config: BTreeMap<String, String>, header: &[u8]) -> Outcome<Self> {
+        Ok(Self {
+            order: RowOrder::new(&mut store)?,
             store,
             file,
             config,
@@ -56,7 +64,7 @@ impl<R: StagedRows + Snapshots> StagedOutput<R> {
             pending: header.to_vec(),
             pieces: VecDeque::new(),
             cuts: BTreeMap::new(),
-        }
+        })
     }
 
     /// The sink of a job that goes on from a checkpoint, whose staged rows `store` holds: brings the file to where the checkpoint commits it.
@@ -77,6 +85,7 @@ impl<R: StagedRows + Snapshots> StagedOutput<R> {
         }
         // Only now: nothing is touched when the checkpoint doesn't hold what it should.
         let mut sink = Self {
+            order: RowOrder::new(&mut store)?,
             store,
             file: file.cut()?,
             config: metadata.config.clone(),
@@ -97,21 +106,40 @@ impl<R: StagedRows + Snapshots> StagedOutput<R> {
         self.store.listen(controls);
     }
 
-    /// Takes rows in output order.
-    pub(super) fn take(&mut self, rows: &[Row], late: u64) -> Outcome<()> {
+    /// Takes in rows in any order, and how many records were late.
+    pub(super) fn take(&mut self, rows: Vec<Row>, late: u64) -> Outcome<()> {
         self.totals.late += late;
-        self.totals.output_rows += rows.len() as u64;
-        for row in rows {
-            self.pending.extend_from_slice(&row.line);
-            if self.pending.len() >= PIECE_BYTES {
-                self.stage_pending()?;
-            }
-        }
-        Ok(())
+        rows.into_iter().try_for_each(|row| self.order.add(row, &mut self.store))
     }
 
-    /// Cuts the stream here: what has been taken goes to the file if this checkpoint completes. Returns the job's metadata for it.
-    pub(super) fn prepare(&mut self, id: u64, position: &Position) -> Outcome<Vec<u8>> {
+    /// All rows of windows that end by `upto` have been taken in.
+    pub(super) fn advance(&mut self, upto: i64) {
+        self.order.advance(upto);
+    }
+
+    /// Whether there is something to [pass on](Self::pass_on).
+    pub(super) fn has_ready_rows(&self) -> bool {
+        self.order.is_ready()
+    }
+
+    /// Whether every row that there will be has its place in the output.
+    pub(super) fn is_over(&self) -> bool {
+        self.order.is_over()
+    }
+
+    /// Gives the next rows their places in the output: about a piece of them.
+    pub(super) fn pass_on(&mut self) -> Outcome<()> {
+        self.totals.output_rows += self.order.take(PIECE_BYTES, &mut self.pending, &mut self.store)?;
+        if self.pending.len() >= PIECE_BYTES { self.stage_pending() } else { Ok(()) }
+    }
+
+    /// Cuts the stream here: the rows that have been passed on go to the file if this checkpoint completes, the others stay in it. Returns the
+    /// job's metadata for it.
+    pub(super) fn prepare(&mut self, id: u64, position: &Position) -> Outcome<JobMetadata> {
+        while self.order.is_ready_in_memory() {
+            self.pass_on()?;
+        }
+        self.order.hold(&mut self.store)?;
         self.stage_pending()?;
         while let Some((offset, length)) = self.pieces.front().copied()
             && offset + length <= self.synced.length
@@ -121,7 +149,8 @@ impl<R: StagedRows + Snapshots> StagedOutput<R> {
         }
         self.cuts.insert(id, self.staged_end);
         let (config, position) = (self.config.clone(), position.clone());
-        JobMetadata::new(config, position, self.synced, self.staged_end, self.totals).encode()
+        let complete = position.finished && self.order.is_over();
+        Ok(JobMetadata::new(config, position, complete, self.synced, self.staged_end, self.totals))
     }
 
     /// Takes the checkpoint that was prepared.
@@ -215,19 +244,28 @@ mod tests {
     fn case() -> Case {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("out.csv");
-        let sink =
-            StagedOutput::new(MemoryState::default(), OutputFile::create(&path).unwrap(), BTreeMap::new(), b"h\n");
+        let file = OutputFile::create(&path).unwrap();
+        let sink = StagedOutput::new(MemoryState::default(), file, BTreeMap::new(), b"h\n").unwrap();
         Case { _dir: dir, path, sink }
     }
 
     impl Case {
+        /// Takes rows that nothing comes before.
+        fn take(&mut self, rows: &[Row], late: u64) {
+            self.sink.take(rows.to_vec(), late).unwrap();
+            self.sink.advance(0);
+            while self.sink.has_ready_rows() {
+                self.sink.pass_on().unwrap();
+            }
+        }
+
         fn content(&self) -> String {
             std::fs::read_to_string(&self.path).unwrap()
         }
 
         fn checkpoint(&mut self, id: u64) -> (MemoryState, JobMetadata) {
             let metadata = self.sink.prepare(id, &Position::start()).unwrap();
-            let part = self.sink.checkpoint(id, &metadata).unwrap().poll_part();
+            let part = self.sink.checkpoint(id, &metadata.encode().unwrap()).unwrap().poll_part();
             (part.state, JobMetadata::decode(&part.metadata).unwrap())
         }
 
@@ -241,9 +279,9 @@ mod tests {
     #[test]
     fn rows_reach_the_file_only_with_a_completed_checkpoint() {
         let mut case = case();
-        case.sink.take(&[row("a")], 0).unwrap();
+        case.take(&[row("a")], 0);
         let _ = case.checkpoint(1);
-        case.sink.take(&[row("b")], 0).unwrap();
+        case.take(&[row("b")], 0);
         assert_eq!(case.content(), "");
         case.sink.control(Control::Confirm(1)).unwrap();
         assert_eq!(case.content(), "h\na\n");
@@ -259,7 +297,7 @@ mod tests {
     fn checkpoints_that_complete_out_of_order_write_nothing_twice() {
         let mut case = case();
         for (id, text) in [(1, "a"), (2, "b"), (3, "c")] {
-            case.sink.take(&[row(text)], 0).unwrap();
+            case.take(&[row(text)], 0);
             let _ = case.checkpoint(id);
         }
         for (id, want) in [(2, "h\na\nb\n"), (1, "h\na\nb\n"), (3, "h\na\nb\nc\n")] {
@@ -271,11 +309,11 @@ mod tests {
     #[test]
     fn rows_stay_in_the_state_until_a_checkpoint_has_recorded_them_as_synced() {
         let mut case = case();
-        case.sink.take(&[row("a")], 0).unwrap();
+        case.take(&[row("a")], 0);
         let (state, metadata) = case.checkpoint(1);
         assert_eq!((metadata.synced.length, metadata.staged_end, state.pieces()), (0, 4, 1));
         case.sink.control(Control::Confirm(1)).unwrap();
-        case.sink.take(&[row("b")], 0).unwrap();
+        case.take(&[row("b")], 0);
         let (state, metadata) = case.checkpoint(2);
         assert_eq!((metadata.synced.length, metadata.staged_end, state.pieces()), (4, 6, 1));
     }
@@ -283,16 +321,16 @@ mod tests {
     #[test]
     fn a_resume_brings_the_file_to_where_its_checkpoint_commits_it() {
         let mut case = case();
-        case.sink.take(&[row("a")], 0).unwrap();
+        case.take(&[row("a")], 0);
         let first = case.checkpoint(1);
         // Killed between completion and the sink's append.
         case.resume(first.clone()).unwrap();
         assert_eq!(case.content(), "h\na\n");
         // Killed after it had written more, which only a later checkpoint had committed.
-        case.sink.take(&[row("b")], 3).unwrap();
+        case.take(&[row("b")], 3);
         let second = case.checkpoint(2);
         case.sink.control(Control::Confirm(2)).unwrap();
-        case.sink.take(&[row("c")], 0).unwrap();
+        case.take(&[row("c")], 0);
         let _ = case.checkpoint(3);
         case.sink.control(Control::Confirm(3)).unwrap();
         assert_eq!(case.content(), "h\na\nb\nc\n");
@@ -307,7 +345,7 @@ mod tests {
     #[test]
     fn missing_rows_are_found_before_the_file_is_touched() {
         let mut case = case();
-        case.sink.take(&[row("a")], 0).unwrap();
+        case.take(&[row("a")], 0);
         let (_, metadata) = case.checkpoint(1);
         std::fs::write(&case.path, "junk").unwrap();
         let error = case.resume((MemoryState::default(), metadata)).unwrap_err();
@@ -316,12 +354,31 @@ mod tests {
     }
 
     #[test]
+    fn rows_that_others_may_come_before_are_in_the_checkpoint_but_not_in_the_output() {
+        let mut case = case();
+        case.take(&[row("a")], 0);
+        case.sink.take(vec![Row { end: 7, ..row("c") }], 0).unwrap();
+        let (state, metadata) = case.checkpoint(1);
+        assert_eq!(metadata.totals.output_rows, 1);
+        case.resume((state, metadata)).unwrap();
+        assert_eq!(case.content(), "h\na\n");
+        case.sink.take(vec![Row { end: 7, ..row("b") }], 0).unwrap();
+        case.sink.advance(i64::MAX);
+        while case.sink.has_ready_rows() {
+            case.sink.pass_on().unwrap();
+        }
+        let _ = case.checkpoint(2);
+        case.sink.control(Control::Confirm(2)).unwrap();
+        assert_eq!(case.content(), "h\na\nb\nc\n");
+    }
+
+    #[test]
     fn many_rows_are_kept_in_few_pieces() {
         let mut case = case();
         let rows: Vec<Row> = (0..10_000).map(|i| row(&format!("row {i:06}"))).collect();
-        case.sink.take(&rows, 0).unwrap();
+        case.take(&rows, 0);
         let (state, metadata) = case.checkpoint(1);
-        assert_eq!((metadata.staged_end, state.pieces()), (110_002, 2));
+        assert_eq!((metadata.staged_end, state.pieces()), (110_002, 5));
         case.sink.control(Control::Confirm(1)).unwrap();
         assert_eq!(case.content().lines().count(), 10_001);
     }

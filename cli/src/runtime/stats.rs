@@ -30,7 +30,7 @@ pub struct CheckpointStats {
     pub aborted: u64,
     /// Those that were due while too many were under way.
     pub skipped: u64,
-    /// The sum of what was new in each.
+    /// The sum of what was uploaded anew for each.
     pub delta_bytes: u64,
     /// Everything uploaded.
     pub uploaded_bytes: u64,

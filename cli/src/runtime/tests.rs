@@ -112,7 +112,10 @@ impl Case {
             None => {
                 let _ = std::fs::remove_file(self.path());
                 let file = OutputFile::create(&self.path())?;
-                (Position::start(), StagedOutput::new(MemoryState::default(), file, BTreeMap::new(), b"header\n"))
+                (
+                    Position::start(),
+                    StagedOutput::new(MemoryState::default(), file, BTreeMap::new(), b"header\n").unwrap(),
+                )
             }
             Some(part) => {
                 let metadata = JobMetadata::decode(&part.metadata)?;
@@ -128,7 +131,7 @@ impl Case {
         };
         let job = Job {
             source,
-            watermark: position.watermark,
+            position,
             keyed: keyed.collect(),
             sink,
             coordinator: MemoryCoordinator {
@@ -259,14 +262,15 @@ fn a_malformed_input_ends_the_run_with_its_failure() {
     let path: &Path = &dir.path().join("out.csv");
     let job = Job {
         source: Malformed,
-        watermark: i64::MIN,
+        position: Position::start(),
         keyed: vec![WindowOperator::new(MemoryState::default(), &[WindowKind::Tumbling { size: 1 }.alone()]).unwrap()],
         sink: StagedOutput::new(
             MemoryState::default(),
             OutputFile::create(path).unwrap(),
             BTreeMap::new(),
             b"header\n",
-        ),
+        )
+        .unwrap(),
         coordinator: MemoryCoordinator::new(&MemoryRoot::default(), 2),
         settings: Settings {
             max_parallelism: 128,

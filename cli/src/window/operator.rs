@@ -41,21 +41,23 @@ impl<S: WindowStore> WindowOperator<S> {
         Ok(Self { store, streams, watermark: i64::MIN })
     }
 
-    fn fire_due(&mut self, id: StreamId, watermark: i64, fired: &mut Fired) -> Outcome<()> {
+    /// The stream whose timer comes first, and when; by time over all streams, so that [`fired_upto`](KeyedOperator::fired_upto) moves on as they fire.
+    fn first_timer(&self) -> Option<(i64, StreamId)> {
+        let timers = self.streams.iter().zip(0..).filter_map(|(stream, id)| Some((stream.next_timer?, id)));
+        timers.min()
+    }
+
+    /// Looks at the first timer of a stream that has one that is due.
+    fn fire_next(&mut self, id: StreamId, fired: &mut Fired) -> Outcome<()> {
         let stream = &mut self.streams[usize::from(id)];
-        if stream.next_timer.is_none_or(|time| time > watermark) {
-            return Ok(());
-        }
-        while let Some(timer) = self.store.pop_timer(id, watermark)? {
+        if let Some(timer) = self.store.pop_timer(id, self.watermark)? {
+            fired.count_timer();
             let line = stream.spec.label.as_bytes().to_vec();
-            match stream.spec.kind {
-                WindowKind::Tumbling { size } => {
-                    fired.rows.push(tumbling::fire(&mut self.store, id, timer, size, line)?)
-                }
-                WindowKind::Session { .. } => {
-                    fired.rows.extend(session::fire(&mut self.store, id, timer, watermark, line)?);
-                }
-            }
+            let row = match stream.spec.kind {
+                WindowKind::Tumbling { size } => Some(tumbling::fire(&mut self.store, id, timer, size, line)?),
+                WindowKind::Session { .. } => session::fire(&mut self.store, id, timer, line)?,
+            };
+            row.into_iter().for_each(|row| fired.push(row));
         }
         stream.next_timer = self.store.next_timer(id)?;
         Ok(())
@@ -77,10 +79,15 @@ impl<S: WindowStore + Snapshots> KeyedOperator for WindowOperator<S> {
                 (tumbling::add(store, id, key, event, size, self.watermark)?, end)
             }
             WindowKind::Session { gap } => {
+                if stream.next_timer.is_some_and(|time| time <= self.watermark) {
+                    session::fire_due(store, (id, key), self.watermark, stream.spec.label, fired)?;
+                }
                 (session::add(store, id, key, event, gap, self.watermark)?, record.time + gap)
             }
         };
         if taken {
+            // A session that the record only made longer has its timer, which isn't due; the record's own end may be.
+            let timer = timer.max(self.watermark.saturating_add(1));
             stream.next_timer = Some(stream.next_timer.map_or(timer, |next| next.min(timer)));
         } else {
             fired.late += 1;
@@ -88,15 +95,20 @@ impl<S: WindowStore + Snapshots> KeyedOperator for WindowOperator<S> {
         Ok(())
     }
 
-    fn on_watermark(&mut self, watermark: i64, fired: &mut Fired) -> Outcome<()> {
-        if watermark <= self.watermark {
-            return Ok(());
+    fn on_watermark(&mut self, watermark: i64, fired: &mut Fired) -> Outcome<bool> {
+        self.watermark = self.watermark.max(watermark);
+        while let Some((_, id)) = self.first_timer().filter(|(time, _)| *time <= self.watermark) {
+            if fired.is_full() {
+                return Ok(false);
+            }
+            self.fire_next(id, fired)?;
         }
-        self.watermark = watermark;
-        for id in (0..).take(self.streams.len()) {
-            self.fire_due(id, watermark, fired)?;
-        }
-        Ok(())
+        Ok(true)
+    }
+
+    fn fired_upto(&self) -> i64 {
+        // A window ends when its timer goes off, or later.
+        self.first_timer().map_or(self.watermark, |(time, _)| self.watermark.min(time.saturating_sub(1)))
     }
 
     fn snapshots(&mut self) -> &mut S {

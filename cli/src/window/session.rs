@@ -14,7 +14,7 @@
 use crate::aggregate::{Accumulator, Number};
 use crate::exit::{Failure, Outcome};
 use crate::output::write_session;
-use crate::runtime::{Row, StreamId};
+use crate::runtime::{Fired, Key, Row, StreamId};
 use crate::window::{Timer, WindowStore};
 
 const VERSION: u8 = 1;
@@ -28,8 +28,8 @@ struct Session {
 
 /// Takes a record in; false where it is late.
 ///
-/// All sessions in the state are open: those that the watermark has reached have fired. So a record is late when it touches none of them and
-/// its own end has been reached; one that touches only a fired session, but whose own end lies ahead, begins a new one.
+/// All sessions of its key in the state are open: those that the watermark has reached have fired, see [`fire_due`]. So a record is late when it
+/// touches none of them and its own end has been reached; one that touches only a fired session, but whose own end lies ahead, begins a new one.
 pub fn add(
     store: &mut impl WindowStore,
     stream: StreamId,
@@ -70,27 +70,49 @@ pub fn add(
     Ok(true)
 }
 
-/// Takes the session that `timer` stands for out of the state as a row that begins with `line`, or moves its timer on if it has grown.
-pub fn fire(
+/// Fires the sessions of `key` that the watermark has reached and whose timers haven't had their turn yet.
+pub fn fire_due(
     store: &mut impl WindowStore,
-    stream: StreamId,
-    timer: Timer,
+    (stream, key): (StreamId, &[u8]),
     watermark: i64,
-    mut line: Vec<u8>,
-) -> Outcome<Option<Row>> {
+    label: &str,
+    fired: &mut Fired,
+) -> Outcome<()> {
+    for session in open_sessions(store, stream, key)? {
+        if session.end <= watermark {
+            store.delete_timer(stream, key, session.timer)?;
+            fired.push(take_out(store, stream, key.into(), &session, label.as_bytes().to_vec())?);
+        }
+    }
+    Ok(())
+}
+
+/// Takes the session that `timer` stands for out of the state as a row that begins with `line`, or moves its timer on if it has grown: to
+/// its end, be that due too, so that sessions fire in the order of their ends.
+pub fn fire(store: &mut impl WindowStore, stream: StreamId, timer: Timer, line: Vec<u8>) -> Outcome<Option<Row>> {
     let mut session = open_sessions(store, stream, &timer.key)?
         .into_iter()
         .find(|session| session.timer == timer.time)
         .ok_or_else(|| Failure::internal("a timer without its session: the state is inconsistent"))?;
-    if session.end > watermark {
+    if session.end > timer.time {
         session.timer = session.end;
         store.register_timer(stream, &timer.key, session.timer)?;
         put(store, stream, &timer.key, &session)?;
         return Ok(None);
     }
-    store.remove(stream, &timer.key, session.start)?;
-    write_session(session.start, session.end, &timer.key, &session.aggregate, &mut line);
-    Ok(Some(Row { end: session.end, stream, key: timer.key, line }))
+    take_out(store, stream, timer.key, &session, line).map(Some)
+}
+
+fn take_out(
+    store: &mut impl WindowStore,
+    stream: StreamId,
+    key: Key,
+    session: &Session,
+    mut line: Vec<u8>,
+) -> Outcome<Row> {
+    store.remove(stream, &key, session.start)?;
+    write_session(session.start, session.end, &key, &session.aggregate, &mut line)?;
+    Ok(Row { end: session.end, stream, key, line })
 }
 
 fn open_sessions(store: &mut impl WindowStore, stream: StreamId, key: &[u8]) -> Outcome<Vec<Session>> {

@@ -9,10 +9,26 @@ use crate::window::{WindowKind, WindowOperator};
 
 /// What comes out, in order of end and key, and how many records were late.
 fn run(kind: WindowKind, bound: i64, events: &[naive::Event]) -> (Vec<String>, u64) {
+    run_with_room(kind, bound, events, |_| usize::MAX)
+}
+
+/// As [`run`], where the step of the nth record has `room` for so many timers.
+fn run_with_room(
+    kind: WindowKind,
+    bound: i64,
+    events: &[naive::Event],
+    room: impl Fn(usize) -> usize,
+) -> (Vec<String>, u64) {
     let mut operator = WindowOperator::new(MemoryState::default(), &[kind.alone()]).unwrap();
-    let mut fired = Fired::default();
-    let mut watermark = i64::MIN;
-    for event in events {
+    let (mut rows, mut late, mut watermark) = (Vec::new(), 0, i64::MIN);
+    let mut take = |fired: Fired, before: i64, upto: i64| {
+        let ends = || fired.rows.iter().map(|row| row.end);
+        assert!(ends().all(|end| end > before), "a window fired that had been said to have: {before}");
+        assert!(upto >= before);
+        rows.extend(fired.rows);
+        late += fired.late;
+    };
+    for (index, event) in events.iter().enumerate() {
         let record = Record {
             stream: 0,
             key: event.key.as_slice().into(),
@@ -20,13 +36,23 @@ fn run(kind: WindowKind, bound: i64, events: &[naive::Event]) -> (Vec<String>, u
             value: event.value.map(|value| Number::Integer(value.into())),
             watermark,
         };
+        let mut fired = Fired::default();
+        fired.leave_room_for(room(index));
+        let before = operator.fired_upto();
         operator.on_record(&record, &mut fired).unwrap();
+        take(fired, before, operator.fired_upto());
         watermark = watermark.max(event.time.saturating_sub(bound));
     }
-    operator.on_watermark(i64::MAX, &mut fired).unwrap();
+    let mut all = false;
+    while !all {
+        let (mut fired, before) = (Fired::default(), operator.fired_upto());
+        all = operator.on_watermark(i64::MAX, &mut fired).unwrap();
+        take(fired, before, operator.fired_upto());
+    }
+    assert_eq!(operator.fired_upto(), i64::MAX);
     assert!(operator.snapshots().is_empty(), "fired windows leave nothing behind");
-    fired.rows.sort_by(|a, b| (a.end, &a.key).cmp(&(b.end, &b.key)));
-    (fired.rows.into_iter().map(|row| String::from_utf8(row.line).unwrap()).collect(), fired.late)
+    rows.sort_by(|a, b| (a.end, &a.key).cmp(&(b.end, &b.key)));
+    (rows.into_iter().map(|row| String::from_utf8(row.line).unwrap()).collect(), late)
 }
 
 fn events(times: std::ops::Range<i64>) -> impl Strategy<Value = Vec<naive::Event>> {
@@ -43,6 +69,17 @@ fn event(time: i64) -> naive::Event {
 }
 
 const S: i64 = 1_000_000_000;
+
+#[test]
+fn a_session_that_has_not_fired_yet_is_not_taken_for_one_that_begins_where_it_does() {
+    let kind = WindowKind::Session { gap: 10 };
+    // 0..10 is due when 12 has been seen. 8 begins a session of its own, which 0 then joins: 0..18.
+    let other = naive::Event { key: b"z".to_vec(), ..event(12) };
+    let events = [event(0), other, event(8), event(0)];
+    let (rows, late) = run_with_room(kind, 0, &events, |_| 0);
+    assert_eq!((rows.len(), late), (3, 0));
+    assert_eq!((rows, late), run(kind, 0, &events));
+}
 
 #[test]
 fn records_exactly_one_gap_apart_share_a_session() {
@@ -99,6 +136,16 @@ proptest! {
     fn sessions_are_those_of_the_naive_recount(events in events(-60..60), gap in 1i64..12, bound in 0i64..40) {
         let got = run(WindowKind::Session { gap }, bound, &events);
         prop_assert_eq!(got, naive::sessions(&events, gap, bound));
+    }
+
+    #[test]
+    fn what_is_due_and_has_not_fired_yet_makes_no_difference_to_later_records(
+        events in events(-60..60), reach in 1i64..16, bound in 0i64..20, rooms in prop::collection::vec(0usize..3, 1..6),
+    ) {
+        for kind in [WindowKind::Tumbling { size: reach }, WindowKind::Session { gap: reach }] {
+            let got = run_with_room(kind, bound, &events, |index| rooms[index % rooms.len()]);
+            prop_assert_eq!(got, run(kind, bound, &events));
+        }
     }
 
     #[test]

@@ -53,7 +53,7 @@ pub fn fire(
         .ok_or_else(|| Failure::internal("a timer without its window: the state is inconsistent"))?;
     let aggregate = Accumulator::decode(&bytes)?;
     store.remove(stream, &timer.key, start)?;
-    write_window(start, &timer.key, &aggregate, &mut line);
+    write_window(start, &timer.key, &aggregate, &mut line)?;
     Ok(Row { end: timer.time, stream, key: timer.key, line })
 }
 

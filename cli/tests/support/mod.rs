@@ -112,6 +112,25 @@ impl Running {
         }
     }
 
+    /// Anonymous memory of the process now; `None` once it has ended.
+    pub fn resident_bytes(&self) -> Option<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).ok()?;
+        let line = status.lines().find(|line| line.starts_with("RssAnon:"))?;
+        Some(line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() << 10)
+    }
+
+    /// Waits, and looks at the memory every few milliseconds: with the end comes the most there was.
+    #[track_caller]
+    pub fn wait_and_watch_memory(mut self) -> (Ended, u64) {
+        let (begun, mut most) = (Instant::now(), 0);
+        while self.child.try_wait().unwrap().is_none() {
+            assert!(begun.elapsed() < PATIENCE, "never ends: {}", self.stderr());
+            most = most.max(self.resident_bytes().unwrap_or_default());
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        (self.wait(), most)
+    }
+
     pub fn signal(&self, name: &str) {
         let line = format!("kill -{name} {}", self.child.id());
         assert!(Command::new("sh").args(["-c", &line]).status().unwrap().success());
