@@ -218,6 +218,28 @@ impl Backend {
         self.write(|b| b.memtable.append(b.key.mem_key(), suffix))
     }
 
+    /// Appends to the value of the greatest user key under a prefix, if memory holds a value there. False, and nothing done,
+    /// where that user key lies before `from`, where the state has a TTL, and where more than `most` bytes would come of it.
+    ///
+    /// # Errors
+    /// As [`Backend::put`]; `InvalidArgument` for a state of single values.
+    #[inline]
+    pub fn append_newest(
+        &mut self,
+        state: RawState,
+        prefix: Prefix<'_>,
+        from: &[u8],
+        suffix: &[u8],
+        most: usize,
+    ) -> Result<bool> {
+        self.check_value(suffix)?;
+        self.begin_write(state, prefix.parts(&[]))?;
+        if self.key.layout() == Layout::Single {
+            return Err(Error::invalid("an append to the newest entry of a state of single values"));
+        }
+        self.write(|b| b.memtable.append_newest(b.key.mem_key(), from, suffix, most))
+    }
+
     /// Applies a merge operand to a key's value, now where the value is in memory, else at the next read or merge.
     ///
     /// # Errors

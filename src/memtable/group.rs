@@ -110,6 +110,15 @@ impl Members {
         }
     }
 
+    /// The slot of the greatest user key.
+    #[inline]
+    pub(super) fn last(&self) -> Option<&Cell<Slot>> {
+        match self {
+            Self::Small(members) => members.last().map(|member| &member.slot),
+            Self::Large(tree) => tree.last_key_value().map(|(_, slot)| slot),
+        }
+    }
+
     /// The slots of all members.
     pub(super) fn all(&self, log: &Log) -> MemberIter<'_> {
         self.range(log, Bound::Unbounded, Bound::Unbounded)

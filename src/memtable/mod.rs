@@ -18,7 +18,7 @@
 //! 2. Reads: [`Memtable::lookup`], [`Memtable::get_many`]; on [`Lookup::Unknown`] read the adopted
 //!    version, then [`Memtable::promote`] what was found or [`Memtable::note_absent`] what wasn't.
 //!    [`Memtable::scan`] with [`GroupScan::is_complete`] says whether the version has to be merged in.
-//! 3. Writes: [`Memtable::put`], [`Memtable::merge`], [`Memtable::append`], [`Memtable::delete`],
+//! 3. Writes: [`Memtable::put`], [`Memtable::merge`], [`Memtable::append`], [`Memtable::append_newest`], [`Memtable::delete`],
 //!    [`Memtable::delete_prefix`]. Their last argument is asked, only when memory can't tell, whether
 //!    the version may hold anything ([`Below`]): a filter probe, not a read. Without one, pass
 //!    [`Below::unknown`].
@@ -37,6 +37,7 @@
 //! a generation (two when a member of a complete group is deleted and put again: the later one counts,
 //! and only it leaves the epoch's cursor). A prefix delete hides records of lower sequences.
 
+mod append;
 mod evict;
 mod group;
 mod index;

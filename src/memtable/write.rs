@@ -111,24 +111,6 @@ impl Memtable {
         }
     }
 
-    /// Appends `suffix` to the value of `key` when memory holds one, in place when there is room.
-    /// Returns the value's new length, or `None` when memory holds no value of the key (nothing was
-    /// done) or one that may expire.
-    ///
-    /// # Errors
-    /// As [`Memtable::put`].
-    pub fn append(&mut self, key: MemKey<'_>, suffix: &[u8]) -> Result<Option<usize>> {
-        let (place, Some(location)) = self.locate(&key) else { return Ok(None) };
-        let header = self.log.header(location);
-        if header.kind() != Kind::Put || header.has_expiry() || self.is_hidden(place, header.sequence) {
-            return Ok(None);
-        }
-        let len = header.value_len as usize + suffix.len();
-        key.check(len)?;
-        self.extend(&key, place, location, suffix, None)?;
-        Ok(Some(len))
-    }
-
     /// Asks what lies below a key that isn't in memory: the group first, then the memo, then the caller.
     pub(super) fn ask(&self, key: &MemKey<'_>, place: Place, below: impl FnOnce() -> Below) -> Below {
         match place {
@@ -195,7 +177,7 @@ impl Memtable {
 
     /// Appends a record that takes the place of the one at `location`.
     #[inline(never)]
-    fn supersede(
+    pub(super) fn supersede(
         &mut self,
         key: &MemKey<'_>,
         place: Place,
@@ -302,44 +284,5 @@ impl Memtable {
         self.groups.get_mut(id).silent_delete = self.current;
         self.group_shrank(id);
         Ok(())
-    }
-
-    /// Makes the value (or the operands) at `location` longer. `prev` is for a record that moves.
-    pub(super) fn extend(
-        &mut self,
-        key: &MemKey<'_>,
-        place: Place,
-        location: Location,
-        suffix: &[u8],
-        prev: Option<Link>,
-    ) -> Result<()> {
-        let mut header = self.log.header(location);
-        let (current, len) = (self.current, header.value_len as usize + suffix.len());
-        if self.is_mutable(location, header.sequence)
-            && len <= header.room as usize
-            && let Some((bytes, at)) = self.log.open_record(location)
-        {
-            let end = at + header.value_offset() + header.value_len as usize;
-            bytes[end..end + suffix.len()].copy_from_slice(suffix);
-            #[expect(clippy::cast_possible_truncation, reason = "at most `room`, which is 32 bits wide")]
-            let value_len = len as u32;
-            header.value_len = value_len;
-            header.sequence = current;
-            header.write(bytes, at);
-            return Ok(());
-        }
-        let mut scratch = std::mem::take(&mut self.scratch);
-        scratch.clear();
-        scratch.extend_from_slice(self.log.record(location).value);
-        let write = Write {
-            kind: header.kind(),
-            expiry: NEVER,
-            value: [&scratch, suffix],
-            spare: len.clamp(16, 1 << 20),
-            prev,
-        };
-        let result = self.supersede(key, place, location, &header, &write);
-        self.scratch = scratch;
-        result
     }
 }

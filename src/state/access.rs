@@ -228,6 +228,19 @@ impl Handle {
         Ok(backend.append(self.raw, at.parts(), suffix)?.is_some())
     }
 
+    /// Appends to the bytes of the greatest user key in place; see [`Backend::append_newest`].
+    #[inline]
+    pub(super) fn append_newest(
+        self,
+        backend: &mut Backend,
+        at: &Located,
+        from: &[u8],
+        suffix: &[u8],
+        most: usize,
+    ) -> Result<bool> {
+        backend.append_newest(self.raw, at.prefix(), from, suffix, most)
+    }
+
     /// Appends the bytes of an entry to `out`, if it is there.
     pub(super) fn get_bytes(self, backend: &mut Backend, at: &Located, out: &mut Vec<u8>) -> Result<()> {
         if let Some(bytes) = backend.get(self.raw, at.parts())? {

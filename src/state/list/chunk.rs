@@ -45,6 +45,18 @@ pub(crate) fn put_element(chunk: &mut Vec<u8>, element: &[u8]) {
     wire::put_bytes(chunk, element);
 }
 
+/// Sets the first byte to the length of the element that is the rest, as [`put_element`] would; false when it is too long
+/// for one byte.
+pub(crate) fn put_short_length(bytes: &mut [u8]) -> bool {
+    match (bytes.len().checked_sub(1).and_then(|length| u8::try_from(length).ok()), bytes.first_mut()) {
+        (Some(length), Some(first)) if length < 0x80 => {
+            *first = length;
+            true
+        }
+        _ => false,
+    }
+}
+
 /// Splits a chunk's value into its time of writing, where it has one, and its elements.
 ///
 /// # Errors
@@ -109,6 +121,17 @@ mod tests {
         assert_eq!(elements.next().unwrap(), Some(&b"ab"[..]));
         assert_eq!(elements.next().unwrap(), Some(&b""[..]));
         assert_eq!(elements.next().unwrap(), None);
+    }
+
+    #[test]
+    fn a_short_length_is_what_a_put_element_writes() {
+        for length in [0, 1, 64, 127, 128, 300] {
+            let mut bytes = vec![7; length + 1];
+            let mut expected = Vec::new();
+            put_element(&mut expected, &bytes[1..]);
+            assert_eq!(put_short_length(&mut bytes), length < 128);
+            assert_eq!(bytes == expected, length < 128);
+        }
     }
 
     #[test]

@@ -25,7 +25,7 @@ use crate::engine::{Backend, ReadView};
 use crate::{Error, Result};
 
 pub(super) use self::chunk::CHUNK_CODEC;
-use self::chunk::{TIME_BYTES, put_element};
+use self::chunk::{CHUNK_BYTES, TIME_BYTES, chunk_key, put_element, put_short_length};
 
 /// Token of a state that holds a list of `T` for each key (and namespace).
 ///
@@ -67,10 +67,18 @@ impl<K: Codec, T: Codec, N: Codec> ListState<K, T, N> {
     pub fn add(self, backend: &mut Backend, at: impl Address<K, N>, element: impl Borrow<T>) -> Result<()> {
         let at = Located::of(backend, &at)?;
         let mut bytes = Scratch::take();
+        // With room for the length of a short element before it: what is to be appended to a chunk.
+        bytes.push(0);
         element.borrow().encode(&mut bytes)?;
+        if self.handle.ttl_ms.is_none() && put_short_length(&mut bytes) {
+            let from = chunk_key(backend.current_sequence(), 0);
+            if self.handle.append_newest(backend, &at, &from, &bytes, CHUNK_BYTES)? {
+                return Ok(());
+            }
+        }
         let written_ms = self.handle.ttl_ms.map(|_| backend.now_ms());
         let mut appender = Appender::open(self.handle, backend, at)?;
-        appender.push(backend, &bytes, written_ms)?;
+        appender.push(backend, &bytes[1..], written_ms)?;
         appender.finish(backend)
     }
 
