@@ -1,5 +1,6 @@
 //! One store, one workload, one process: what it was told to do and what came of it, both as JSON.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,6 +9,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use crate::Result;
+use crate::checks;
 use crate::measure::apply::Applier;
 use crate::measure::checkpoints::{Checkpoint, CheckpointLog, Schedule};
 use crate::measure::process::{MemoryWatch, cpu_time, directory_bytes, limit_memory, resident_bytes, written_bytes};
@@ -17,13 +19,8 @@ use crate::measure::{answers::Sum, latency, throughput, verify};
 use crate::object_store::client::{Client, Counts};
 use crate::ops::{Lap, StreamReader};
 use crate::store::Store;
-use crate::stores::fjall::Fjall;
 use crate::stores::hashmap::Maps;
-use crate::stores::highwater::Highwater;
-use crate::stores::over_bytes::OverBytes;
-use crate::stores::redb::Redb;
-use crate::stores::rocksdb::Rocks;
-use crate::stores::{Setting, StoreKind};
+use crate::stores::{self, Setting, StoreKind, Task};
 use crate::workloads::{self, Stream};
 
 /// Longest time that background work may go on after a run.
@@ -40,6 +37,8 @@ pub enum Mode {
         per_second: f64,
         /// For so long.
         seconds: f64,
+        /// How long the object store answers nothing, from the start on.
+        hang_s: f64,
     },
     /// Every answer against the model's.
     Verify,
@@ -103,6 +102,19 @@ pub struct Outcome {
     pub cpu_s: f64,
     /// What the store tells of itself.
     pub described: String,
+    /// Figures that only one check has.
+    pub figures: BTreeMap<String, f64>,
+    /// Points that only one check has.
+    pub points: Vec<[f64; 3]>,
+}
+
+/// What a child may be told.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub enum Order {
+    /// To measure a workload.
+    Measure(Job),
+    /// To do a step of a check.
+    Check(checks::Job),
 }
 
 /// Does the job.
@@ -123,18 +135,7 @@ pub fn run(job: &Job) -> Result<Outcome> {
     let client = job.object_store.map(|address| Arc::new(Client::new(address)));
     let log = CheckpointLog::new();
     let run = Child { job, log: log.clone(), client: client.clone(), idle_bytes: resident_bytes()?, setting: &setting };
-    match job.store {
-        StoreKind::Highwater => run.with(Highwater::open(&setting, client, &log)?),
-        StoreKind::RocksdbFlink => {
-            run.with(OverBytes::new(Rocks::open(&setting, false, client, &log)?, setting.states))
-        }
-        StoreKind::RocksdbStrong => {
-            run.with(OverBytes::new(Rocks::open(&setting, true, client, &log)?, setting.states))
-        }
-        StoreKind::Fjall => run.with(OverBytes::new(Fjall::open(&setting)?, setting.states)),
-        StoreKind::Redb => run.with(OverBytes::new(Redb::open(&setting)?, setting.states)),
-        StoreKind::Hashmap => run.with(Maps::open(&setting)),
-    }
+    stores::open(job.store, &setting, client, &log, run)
 }
 
 struct Child<'a> {
@@ -145,8 +146,8 @@ struct Child<'a> {
     setting: &'a Setting,
 }
 
-impl Child<'_> {
-    fn with<S: Store>(&self, mut store: S) -> Result<Outcome> {
+impl Task for Child<'_> {
+    fn with<S: Store>(self, mut store: S) -> Result<Outcome> {
         let stream = &self.job.stream;
         let part = |first, end, lap| StreamReader::open(&stream.path, first, end, lap);
         let mut load = part(0, stream.loaded, Lap::default())?;
@@ -173,7 +174,9 @@ impl Child<'_> {
         outcome.described = store.describe();
         Ok(outcome)
     }
+}
 
+impl Child<'_> {
     fn measure<S: Store>(&self, store: &mut S, applier: &mut Applier, stream: &mut StreamReader) -> Result<Outcome> {
         let before = (cpu_time(), written_bytes(), self.counts());
         let every = self.job.interval_s.map(Duration::from_secs_f64);
@@ -181,7 +184,10 @@ impl Child<'_> {
         let mut outcome = Outcome::default();
         let start = Instant::now();
         match self.job.mode {
-            Mode::Latency { per_second, seconds } => {
+            Mode::Latency { per_second, seconds, hang_s } => {
+                if let Some(client) = self.client.as_ref().filter(|_| hang_s > 0.0) {
+                    client.hang((hang_s * 1000.0) as u64)?;
+                }
                 let lasting = Duration::from_secs_f64(seconds);
                 let seen = latency::run(store, applier, stream, per_second, lasting, &mut schedule)?;
                 let at = |share| seen.histogram.value_at_quantile(share) as f64;

@@ -2,6 +2,7 @@
 #![allow(clippy::print_stdout, reason = "a program that prints tables")]
 
 mod args;
+mod checks;
 mod child;
 mod measure;
 mod object_store;
@@ -44,7 +45,10 @@ fn main() -> ExitCode {
 fn as_child() -> Result<()> {
     let mut text = String::new();
     std::io::stdin().read_to_string(&mut text)?;
-    let outcome = child::run(&serde_json::from_str(&text)?)?;
+    let outcome = match serde_json::from_str(&text)? {
+        child::Order::Measure(job) => child::run(&job)?,
+        child::Order::Check(job) => checks::run(&job)?,
+    };
     println!("{}", serde_json::to_string(&outcome)?);
     Ok(())
 }

@@ -7,7 +7,8 @@ use std::process::{Child, Command, Stdio};
 
 use crate::Result;
 use crate::args::Args;
-use crate::child::{Job, Mode, Outcome};
+use crate::checks;
+use crate::child::{Job, Mode, Order, Outcome};
 use crate::measure::process::remove_cgroups;
 use crate::report::Report;
 use crate::rows::{self, LATENCY, Place, THROUGHPUT};
@@ -35,6 +36,7 @@ pub fn run(args: &Args) -> Result<()> {
             report.note(format!("{}: {error}", workload.title()));
         }
     }
+    checks::compare(args, scratch.path(), &mut report);
     report.finish(args)
 }
 
@@ -75,7 +77,8 @@ fn compare(args: &Args, workload: &Workload, scratch: &Path, report: &mut Report
         let stores: Vec<_> = stores.iter().filter(|s| interval_s.is_none() || s.has_checkpoints()).copied().collect();
         let mut runs = Runs::new(&stores);
         for _ in 0..args.pairs() {
-            let bench = Bench { args, workload, stream: &stream, scratch, interval_s };
+            let (memory_bytes, limited) = (args.memory_bytes(), workload.io);
+            let bench = Bench { args, workload, stream: &stream, scratch, interval_s, memory_bytes, limited };
             runs.round(&bench, report)?;
         }
         runs.report(workload, interval_s, report);
@@ -89,7 +92,8 @@ fn verify(args: &Args, workload: &Workload, stores: &[StoreKind], scratch: &Path
     let scale = Scale(VERIFY_SCALE.min(args.scale()));
     let stream = make_stream(workload, scale, &path)?;
     for store in stores.iter().filter(|store| **store != StoreKind::Hashmap) {
-        let bench = Bench { args, workload, stream: &stream, scratch, interval_s: Some(1.0) };
+        let (interval_s, memory_bytes) = (Some(1.0), VERIFY_MEMORY);
+        let bench = Bench { args, workload, stream: &stream, scratch, interval_s, memory_bytes, limited: false };
         match bench.start(*store, Mode::Verify) {
             Ok(outcome) => report.progress(format!(
                 "{} {}: {} operations answered as the model does",
@@ -105,17 +109,26 @@ fn verify(args: &Args, workload: &Workload, stores: &[StoreKind], scratch: &Path
 }
 
 /// What all runs of an interval have in common.
-struct Bench<'a> {
-    args: &'a Args,
-    workload: &'a Workload,
-    stream: &'a Stream,
-    scratch: &'a Path,
-    interval_s: Option<f64>,
+pub struct Bench<'a> {
+    /// The command line.
+    pub args: &'a Args,
+    /// What is done.
+    pub workload: &'a Workload,
+    /// Its operations.
+    pub stream: &'a Stream,
+    /// Where directories are made.
+    pub scratch: &'a Path,
+    /// Seconds between checkpoints.
+    pub interval_s: Option<f64>,
+    /// Memory budget.
+    pub memory_bytes: u64,
+    /// Whether a cgroup limits the process to the budget, a tenth and 64 MiB.
+    pub limited: bool,
 }
 
 impl Bench<'_> {
     /// Runs a store in a process and a directory of its own.
-    fn start(&self, store: StoreKind, mode: Mode) -> Result<Outcome> {
+    pub fn start(&self, store: StoreKind, mode: Mode) -> Result<Outcome> {
         let directory = tempfile::tempdir_in(self.scratch)?;
         let objects = match self.interval_s {
             Some(_) => Some(ObjectStore::start(&directory.path().join("objects"))?),
@@ -123,36 +136,35 @@ impl Bench<'_> {
         };
         let local = directory.path().join("local");
         std::fs::create_dir(&local)?;
-        let memory_bytes = if mode == Mode::Verify { VERIFY_MEMORY } else { self.args.memory_bytes() };
         let job = Job {
             store,
             workload: self.workload.title(),
             stream: self.stream.clone(),
             directory: local,
             object_store: objects.as_ref().map(|objects| objects.address),
-            memory_bytes,
-            limit_bytes: self.workload.io.then(|| memory_bytes / 10 * 11 + (64 << 20)),
+            memory_bytes: self.memory_bytes,
+            limit_bytes: self.limited.then(|| self.memory_bytes / 10 * 11 + (64 << 20)),
             interval_s: self.interval_s,
             mode,
         };
-        let outcome = start_child(&serde_json::to_string(&job)?)?;
+        let outcome = start_child(&Order::Measure(job));
         remove_cgroups();
-        Ok(serde_json::from_str(&outcome)?)
+        outcome
     }
 }
 
-/// Runs this program as a child with `input` and returns what it prints.
-pub fn start_child(input: &str) -> Result<String> {
+/// Runs this program as a child and returns what it reports.
+pub fn start_child(order: &Order) -> Result<Outcome> {
     let mut child = Command::new(std::env::current_exe()?)
         .arg("child")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()?;
-    child.stdin.take().ok_or("no standard input")?.write_all(input.as_bytes())?;
+    child.stdin.take().ok_or("no standard input")?.write_all(&serde_json::to_vec(order)?)?;
     let output = child.wait_with_output()?;
     if output.status.success() {
-        return Ok(String::from_utf8(output.stdout)?);
+        return Ok(serde_json::from_slice(&output.stdout)?);
     }
     let said = String::from_utf8_lossy(&output.stderr);
     let last = said.lines().rev().take(3).collect::<Vec<_>>().into_iter().rev().collect::<Vec<_>>().join(" | ");
@@ -212,7 +224,7 @@ impl Runs {
         let Some(per_second) = rate else { return Ok(()) };
         self.per_second = rate;
         for index in 0..self.stores.len() {
-            let mode = Mode::Latency { per_second, seconds: bench.args.latency_seconds() };
+            let mode = Mode::Latency { per_second, seconds: bench.args.latency_seconds(), hang_s: 0.0 };
             let outcome = self.one(bench, index, mode, report);
             self.steady[index].push(outcome);
         }

@@ -1,6 +1,8 @@
 //! What the comparison shows: progress, a table, JSON, plots.
 
 pub mod json;
+pub mod plots;
+pub mod svg;
 pub mod table;
 
 use std::time::Instant;
@@ -92,11 +94,20 @@ impl Report {
         self.remembered.push(Remembered { title: title.to_owned(), interval_s, runs: last.collect() });
     }
 
+    /// Keeps the points of each store.
+    pub fn remember_curves(&mut self, title: &str, outcomes: &[(StoreKind, Option<Outcome>)]) {
+        let runs = outcomes.iter().filter_map(|(store, outcome)| Some((*store, outcome.clone()?)));
+        self.remembered.push(Remembered { title: title.to_owned(), interval_s: None, runs: runs.collect() });
+    }
+
     /// Prints the table and writes what was asked for.
     pub fn finish(&self, args: &Args) -> Result<()> {
         print!("{}", table::of(&self.rows, &self.notes));
         if let Some(path) = &args.json {
             std::fs::write(path, json::of(&self.rows, &self.notes)?)?;
+        }
+        if let Some(directory) = &args.plot {
+            plots::write(directory, &self.rows, &self.remembered)?;
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
 //! The stores that take part.
 
+pub mod download;
 pub mod encoding;
 pub mod fjall;
 pub mod hashmap;
@@ -13,10 +14,14 @@ pub mod upload;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::store::StateSpec;
+use crate::Result;
+use crate::measure::checkpoints::CheckpointLog;
+use crate::object_store::client::Client;
+use crate::store::{StateSpec, Store};
 
 /// A store by name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, clap::ValueEnum)]
@@ -71,4 +76,34 @@ pub struct Setting {
     pub states: &'static [StateSpec],
     /// Where checkpoints go.
     pub object_store: Option<SocketAddr>,
+}
+
+/// Something to do with a store of any type.
+pub trait Task {
+    /// Does it.
+    fn with<S: Store>(self, store: S) -> Result<crate::child::Outcome>;
+}
+
+/// Opens an empty store of `kind` and does `task` with it.
+pub fn open(
+    kind: StoreKind,
+    setting: &Setting,
+    client: Option<Arc<Client>>,
+    log: &CheckpointLog,
+    task: impl Task,
+) -> Result<crate::child::Outcome> {
+    use over_bytes::OverBytes;
+    let states = setting.states;
+    match kind {
+        StoreKind::Highwater => task.with(highwater::Highwater::open(setting, client, log)?),
+        StoreKind::RocksdbFlink => {
+            task.with(OverBytes::new(rocksdb::Rocks::open(setting, false, client, log)?, states))
+        }
+        StoreKind::RocksdbStrong => {
+            task.with(OverBytes::new(rocksdb::Rocks::open(setting, true, client, log)?, states))
+        }
+        StoreKind::Fjall => task.with(OverBytes::new(fjall::Fjall::open(setting)?, states)),
+        StoreKind::Redb => task.with(OverBytes::new(redb::Redb::open(setting)?, states)),
+        StoreKind::Hashmap => task.with(hashmap::Maps::open(setting)),
+    }
 }
