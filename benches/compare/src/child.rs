@@ -72,6 +72,8 @@ pub struct Job {
 pub struct Outcome {
     /// Operations done.
     pub ops: u64,
+    /// Records of the stream, some of which count for two operations.
+    pub records: u64,
     /// Seconds of the run.
     pub run_s: f64,
     /// Seconds of background work after it.
@@ -201,7 +203,8 @@ impl Child<'_> {
                 let least = every.map_or(Duration::ZERO, |every| every * 5 / 2);
                 let total = self.job.stream.total - self.job.stream.loaded;
                 let run = throughput::run(store, applier, stream, Some(total), least, &mut schedule)?;
-                (outcome.ops, outcome.run_s) = (run.ops, run.time.as_secs_f64());
+                (outcome.ops, outcome.records) = (run.ops, run.records);
+                outcome.run_s = run.time.as_secs_f64();
                 (outcome.scans, outcome.scan_s) = (run.scans, run.scan_time.as_secs_f64());
                 outcome.samples = run.samples;
                 std::hint::black_box(run.sum);

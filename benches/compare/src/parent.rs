@@ -220,7 +220,7 @@ impl Runs {
             let outcome = self.one(bench, index, Mode::Throughput, report);
             self.fast[index].push(outcome);
         }
-        let rate = self.per_second.or_else(|| self.slowest(bench.stream));
+        let rate = self.per_second.or_else(|| self.slowest());
         let Some(per_second) = rate else { return Ok(()) };
         self.per_second = rate;
         for index in 0..self.stores.len() {
@@ -245,12 +245,9 @@ impl Runs {
         }
     }
 
-    /// Half of what the slowest of ours and RocksDB does, in operations of the stream.
-    fn slowest(&self, stream: &Stream) -> Option<f64> {
-        let per_second = |outcome: &Outcome| {
-            let weight = outcome.ops as f64 / ((stream.total - stream.loaded).max(1) as f64);
-            outcome.ops as f64 / outcome.run_s / weight.max(1.0)
-        };
+    /// Half of what the slowest of ours and RocksDB does, in records of the stream.
+    fn slowest(&self) -> Option<f64> {
+        let per_second = |outcome: &Outcome| outcome.records as f64 / (outcome.run_s + outcome.settle_s);
         let pairs = self.stores.iter().zip(&self.fast).filter(|(store, _)| store.has_checkpoints());
         let rates = pairs.filter_map(|(_, runs)| runs.last()?.as_ref().map(per_second));
         rates.reduce(f64::min).map(|slowest| slowest / 2.0)

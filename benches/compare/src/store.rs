@@ -87,8 +87,8 @@ pub trait Store {
     fn checkpoint(&mut self) -> Result<Option<Duration>>;
     /// Waits until no checkpoint is being made.
     fn wait_for_checkpoints(&mut self) -> Result<()>;
-    /// Looks after finished background work, where a store wants to be asked.
-    fn poll(&mut self) -> Result<()>;
+    /// Looks after finished background work, where a store wants to be asked. True while it knows of more.
+    fn poll(&mut self) -> Result<bool>;
     /// Bytes that the newest complete checkpoint refers to.
     fn referenced_bytes(&self) -> u64;
     /// What the store itself tells of its state, for people.

@@ -18,7 +18,7 @@ use crate::store::Store;
 use crate::stores::highwater::{Highwater, environment, operator};
 use crate::stores::over_bytes::OverBytes;
 use crate::stores::rocksdb::Rocks;
-use crate::stores::{StoreKind, download};
+use crate::stores::{Setting, StoreKind, download};
 use crate::values::{Rng, Values};
 
 /// Reads in a look at the speed.
@@ -29,7 +29,9 @@ const AT_MOST: Duration = Duration::from_secs(300);
 
 /// Restores on one subtask and reads.
 pub fn restore(job: &Job, state_bytes: u64, eager: bool) -> Result<Outcome> {
-    let (client, setting, log) = (job.client(), job.setting(STATES), CheckpointLog::new());
+    let (client, log) = (job.client(), CheckpointLog::new());
+    // No checkpoints are made here, so nobody has to coordinate them before the first read.
+    let setting = Setting { object_store: None, ..job.setting(STATES) };
     let idle = resident_bytes()?;
     let watch = MemoryWatch::start();
     let start = Instant::now();
@@ -71,7 +73,7 @@ fn reads<S: Store>(mut store: S, start: Instant, client: &Client, state_bytes: u
                 break;
             }
         }
-        store.poll()?;
+        store.poll().map(drop)?;
         let idle = client.counts().read_bytes == before;
         looks.push([start.elapsed().as_secs_f64(), began.elapsed().as_secs_f64(), 0.0]);
         if idle || start.elapsed() > AT_MOST {

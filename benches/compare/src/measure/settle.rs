@@ -6,7 +6,7 @@ use super::process::cpu_time;
 use crate::Result;
 use crate::store::Store;
 
-/// A process that used less than a twentieth of this over so long is idle.
+/// A process that used less than a twentieth of this over so long is idle, unless its store says otherwise.
 const WINDOW: Duration = Duration::from_millis(200);
 
 /// Waits until the process is idle. Returns how long it was busy.
@@ -14,9 +14,9 @@ pub fn settle(store: &mut impl Store, most: Duration) -> Result<Duration> {
     let start = Instant::now();
     loop {
         let (began, cpu) = (start.elapsed(), cpu_time());
-        store.poll()?;
+        let busy = store.poll()?;
         std::thread::sleep(WINDOW);
-        if cpu_time() - cpu < WINDOW / 20 {
+        if !busy && cpu_time() - cpu < WINDOW / 20 {
             return Ok(began);
         }
         if start.elapsed() > most {

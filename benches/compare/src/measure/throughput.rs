@@ -31,6 +31,8 @@ pub struct Sample {
 pub struct Run {
     /// Operations.
     pub ops: u64,
+    /// Records of the stream, some of which count for two.
+    pub records: u64,
     /// Time of the run.
     pub time: Duration,
     /// Of these, operations that walk over many entries.
@@ -98,5 +100,6 @@ pub fn run<S: Store>(
     applier.flush(store, &mut sum)?;
     run.time += start.elapsed();
     run.sum = sum.0;
+    run.records = read;
     Ok(run)
 }

@@ -32,7 +32,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// What came after `earlier`. Chains aren't subtracted by this but begun anew by [`Client::forget_chains`].
+    /// What came after `earlier`. The longest chain isn't subtracted: it is that of the whole life of the client.
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
             puts: self.puts - earlier.puts,
@@ -91,11 +91,6 @@ impl Client {
             read_bytes: self.read_bytes.load(Relaxed),
             dependent: self.chain.load(Relaxed),
         }
-    }
-
-    /// Begins counting chains anew.
-    pub fn forget_chains(&self) {
-        self.chain.store(0, Relaxed);
     }
 
     /// Stores an object in chunks; an error among them leaves nothing behind.

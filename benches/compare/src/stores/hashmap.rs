@@ -192,8 +192,8 @@ impl Store for Maps {
         Ok(())
     }
 
-    fn poll(&mut self) -> Result<()> {
-        Ok(())
+    fn poll(&mut self) -> Result<bool> {
+        Ok(false)
     }
 
     fn referenced_bytes(&self) -> u64 {

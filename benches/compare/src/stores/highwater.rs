@@ -478,8 +478,10 @@ impl Store for Highwater {
         Ok(())
     }
 
-    fn poll(&mut self) -> Result<()> {
-        Ok(self.backend.poll()?)
+    fn poll(&mut self) -> Result<bool> {
+        self.backend.poll()?;
+        let stats = self.backend.stats();
+        Ok(stats.waiting_epochs > 0 || stats.checkpoints > 0)
     }
 
     fn referenced_bytes(&self) -> u64 {

@@ -33,6 +33,10 @@ pub trait KeyValue {
     fn checkpoint(&mut self) -> Result<Option<Duration>>;
     /// See [`Store::wait_for_checkpoints`].
     fn wait_for_checkpoints(&mut self) -> Result<()>;
+    /// True while it knows of background work. Without a way to ask, the process's idleness has to do.
+    fn busy(&self) -> Result<bool> {
+        Ok(false)
+    }
     /// See [`Store::referenced_bytes`].
     fn referenced_bytes(&self) -> u64;
     /// See [`Store::describe`].
@@ -161,8 +165,8 @@ impl<B: KeyValue> Store for OverBytes<B> {
         self.inner.wait_for_checkpoints()
     }
 
-    fn poll(&mut self) -> Result<()> {
-        Ok(())
+    fn poll(&mut self) -> Result<bool> {
+        self.inner.busy()
     }
 
     fn referenced_bytes(&self) -> u64 {

@@ -11,8 +11,7 @@ use std::time::{Duration, Instant};
 
 use rocksdb::{
     BlockBasedIndexType, BlockBasedOptions, Cache, ColumnFamily, ColumnFamilyDescriptor, DB, DBCompressionType,
-    LruCacheOptions, MergeOperands, Options, ReadOptions, WaitForCompactOptions, WriteBufferManager, WriteOptions,
-    checkpoint::Checkpoint,
+    LruCacheOptions, MergeOperands, Options, ReadOptions, WriteBufferManager, WriteOptions, checkpoint::Checkpoint,
 };
 
 use super::Setting;
@@ -77,11 +76,6 @@ impl Rocks {
             checkpoints: 0,
             uploads: client.map(|client| Uploads::start(client, log.clone())),
         })
-    }
-
-    /// Waits until compaction has nothing left to do.
-    pub fn wait_for_compaction(&self) -> Result<()> {
-        Ok(self.db.wait_for_compact(&WaitForCompactOptions::default())?)
     }
 }
 
@@ -204,6 +198,23 @@ impl KeyValue for Rocks {
             std::thread::sleep(Duration::from_millis(2));
         }
         Ok(())
+    }
+
+    fn busy(&self) -> Result<bool> {
+        let whole = ["rocksdb.num-running-compactions", "rocksdb.num-running-flushes"];
+        for name in whole {
+            if self.db.property_int_value(name)?.unwrap_or(0) > 0 {
+                return Ok(true);
+            }
+        }
+        for table in &self.tables {
+            for name in ["rocksdb.compaction-pending", "rocksdb.mem-table-flush-pending"] {
+                if self.db.property_int_value_cf(*table, name)?.unwrap_or(0) > 0 {
+                    return Ok(true);
+                }
+            }
+        }
+        Ok(false)
     }
 
     fn referenced_bytes(&self) -> u64 {
