@@ -254,7 +254,7 @@ fn rooms_import_strictly_downward_and_dependencies_keep_to_their_doors() {
 #[test]
 fn files_and_functions_are_short_and_finished() {
     let mut faults = Vec::new();
-    for (path, source) in sources("src").into_iter().chain(sources("cli/src")) {
+    for (path, source) in sources("src").into_iter().chain(sources("cli/src")).chain(sources("benches/compare/src")) {
         faults.extend(shape_faults(&source).into_iter().map(|fault| format!("{}: {fault}", path.display())));
     }
     assert!(faults.is_empty(), "{}", faults.join("\n"));

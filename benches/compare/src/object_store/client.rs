@@ -1,0 +1,214 @@
+//! The client that all stores use, and what it counts.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Mutex, PoisonError};
+
+use serde::{Deserialize, Serialize};
+
+use super::{Request, Status};
+use crate::Result;
+
+/// What was asked for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    /// Puts.
+    pub puts: u64,
+    /// Gets, of ranges and lengths too.
+    pub gets: u64,
+    /// Lists.
+    pub lists: u64,
+    /// Deletes, which cost nothing.
+    pub deletes: u64,
+    /// State uploaded.
+    pub state_bytes: u64,
+    /// Manifests, logs and other metadata uploaded.
+    pub manifest_bytes: u64,
+    /// Downloaded.
+    pub read_bytes: u64,
+    /// Longest chain of requests each of which began after the one before had been answered.
+    pub dependent: u64,
+}
+
+impl Counts {
+    /// What came after `earlier`. The longest chain isn't subtracted: it is that of the whole life of the client.
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            puts: self.puts - earlier.puts,
+            gets: self.gets - earlier.gets,
+            lists: self.lists - earlier.lists,
+            deletes: self.deletes - earlier.deletes,
+            state_bytes: self.state_bytes - earlier.state_bytes,
+            manifest_bytes: self.manifest_bytes - earlier.manifest_bytes,
+            read_bytes: self.read_bytes - earlier.read_bytes,
+            dependent: self.dependent,
+        }
+    }
+}
+
+/// A client with as many connections as there are requests at one time.
+#[derive(Debug)]
+pub struct Client {
+    address: SocketAddr,
+    idle: Mutex<Vec<TcpStream>>,
+    puts: AtomicU64,
+    gets: AtomicU64,
+    lists: AtomicU64,
+    deletes: AtomicU64,
+    state_bytes: AtomicU64,
+    manifest_bytes: AtomicU64,
+    read_bytes: AtomicU64,
+    chain: AtomicU64,
+}
+
+impl Client {
+    /// Of the server at `address`. Connects when it has to.
+    pub fn new(address: SocketAddr) -> Self {
+        Self {
+            address,
+            idle: Mutex::default(),
+            puts: AtomicU64::new(0),
+            gets: AtomicU64::new(0),
+            lists: AtomicU64::new(0),
+            deletes: AtomicU64::new(0),
+            state_bytes: AtomicU64::new(0),
+            manifest_bytes: AtomicU64::new(0),
+            read_bytes: AtomicU64::new(0),
+            chain: AtomicU64::new(0),
+        }
+    }
+
+    /// Counts so far.
+    pub fn counts(&self) -> Counts {
+        Counts {
+            puts: self.puts.load(Relaxed),
+            gets: self.gets.load(Relaxed),
+            lists: self.lists.load(Relaxed),
+            deletes: self.deletes.load(Relaxed),
+            state_bytes: self.state_bytes.load(Relaxed),
+            manifest_bytes: self.manifest_bytes.load(Relaxed),
+            read_bytes: self.read_bytes.load(Relaxed),
+            dependent: self.chain.load(Relaxed),
+        }
+    }
+
+    /// Stores an object in chunks; an error among them leaves nothing behind.
+    pub fn put<B: AsRef<[u8]>, E: Into<crate::Error>>(
+        &self,
+        name: &str,
+        chunks: impl Iterator<Item = std::result::Result<B, E>>,
+        create: bool,
+        is_state: bool,
+    ) -> Result<Status> {
+        self.puts.fetch_add(1, Relaxed);
+        let sent = if is_state { &self.state_bytes } else { &self.manifest_bytes };
+        let (status, _) = self.ask(Request::Put, u8::from(create), name, (0, 0), |connection| {
+            for chunk in chunks {
+                match chunk {
+                    Ok(chunk) if chunk.as_ref().is_empty() => {}
+                    Ok(chunk) => {
+                        let chunk = chunk.as_ref();
+                        sent.fetch_add(chunk.len() as u64, Relaxed);
+                        connection.write_all(&u32::try_from(chunk.len())?.to_le_bytes())?;
+                        connection.write_all(chunk)?;
+                    }
+                    Err(error) => {
+                        connection.write_all(&u32::MAX.to_le_bytes())?;
+                        return Ok(Some(error.into()));
+                    }
+                }
+            }
+            connection.write_all(&0_u32.to_le_bytes())?;
+            Ok(None)
+        })?;
+        Ok(status)
+    }
+
+    /// An object, or bytes `range` of it.
+    pub fn get(&self, name: &str, range: Option<(u64, u64)>) -> Result<(Status, Vec<u8>)> {
+        self.gets.fetch_add(1, Relaxed);
+        let request = if range.is_some() { Request::GetRange } else { Request::Get };
+        let (status, bytes) = self.ask(request, 0, name, range.unwrap_or_default(), |_| Ok(None))?;
+        self.read_bytes.fetch_add(bytes.len() as u64, Relaxed);
+        Ok((status, bytes))
+    }
+
+    /// Length of an object.
+    pub fn length(&self, name: &str) -> Result<(Status, u64)> {
+        self.gets.fetch_add(1, Relaxed);
+        let (status, bytes) = self.ask(Request::Length, 0, name, (0, 0), |_| Ok(None))?;
+        Ok((status, bytes.first_chunk::<8>().map_or(0, |word| u64::from_le_bytes(*word))))
+    }
+
+    /// Name, length and time of the objects whose name starts so.
+    pub fn list(&self, prefix: &str) -> Result<Vec<(String, u64, i64)>> {
+        self.lists.fetch_add(1, Relaxed);
+        let (_, bytes) = self.ask(Request::List, 0, prefix, (0, 0), |_| Ok(None))?;
+        String::from_utf8(bytes)?
+            .lines()
+            .map(|line| {
+                let mut parts = line.split('\t');
+                let mut next = || parts.next().ok_or("a line of a list ends early");
+                Ok((next()?.to_owned(), next()?.parse()?, next()?.parse()?))
+            })
+            .collect()
+    }
+
+    /// Removes an object, if it is there.
+    pub fn delete(&self, name: &str) -> Result<Status> {
+        self.deletes.fetch_add(1, Relaxed);
+        Ok(self.ask(Request::Delete, 0, name, (0, 0), |_| Ok(None))?.0)
+    }
+
+    /// Has the server answer nothing for so long.
+    pub fn hang(&self, milliseconds: u64) -> Result<()> {
+        let mut connection = self.connect()?;
+        send(&mut connection, Request::Hang, 0, "", (milliseconds, 0))?;
+        receive(&mut connection)?;
+        Ok(())
+    }
+
+    fn connect(&self) -> Result<TcpStream> {
+        let connection = TcpStream::connect(self.address)?;
+        connection.set_nodelay(true)?;
+        Ok(connection)
+    }
+
+    fn ask(
+        &self,
+        request: Request,
+        mode: u8,
+        name: &str,
+        numbers: (u64, u64),
+        body: impl FnOnce(&mut TcpStream) -> Result<Option<crate::Error>>,
+    ) -> Result<(Status, Vec<u8>)> {
+        let link = self.chain.load(Relaxed) + 1;
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        let mut connection = idle.map_or_else(|| self.connect(), Ok)?;
+        send(&mut connection, request, mode, name, numbers)?;
+        let failed = body(&mut connection)?;
+        let answer = receive(&mut connection)?;
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+        self.chain.fetch_max(link, Relaxed);
+        failed.map_or(Ok(answer), Err)
+    }
+}
+
+fn send(connection: &mut TcpStream, request: Request, mode: u8, name: &str, numbers: (u64, u64)) -> Result<()> {
+    let mut head = vec![request as u8, mode];
+    head.extend_from_slice(&u16::try_from(name.len())?.to_le_bytes());
+    head.extend_from_slice(&numbers.0.to_le_bytes());
+    head.extend_from_slice(&numbers.1.to_le_bytes());
+    head.extend_from_slice(name.as_bytes());
+    Ok(connection.write_all(&head)?)
+}
+
+fn receive(connection: &mut TcpStream) -> Result<(Status, Vec<u8>)> {
+    let mut head = [0; 9];
+    connection.read_exact(&mut head)?;
+    let length = head[1..].iter().rev().fold(0_u64, |n, b| n << 8 | u64::from(*b));
+    let mut bytes = vec![0; usize::try_from(length)?];
+    connection.read_exact(&mut bytes)?;
+    Ok((Status::of(head[0]), bytes))
+}
