@@ -274,9 +274,13 @@ fn popping_restored_timers_reads_the_state_once_in_a_batch_not_once_a_timer() {
     for time in 0..TIMERS {
         let timer = timers.pop_until(b, TimeDomain::Event, i64::MAX).unwrap().unwrap();
         assert_eq!(timer.timestamp_ms.cast_unsigned(), time);
+        if time % 4096 == 0 {
+            world.executor.run_until_idle();
+            b.poll().unwrap();
+        }
     }
     assert_eq!(timers.pop_until(b, TimeDomain::Event, i64::MAX).unwrap(), None);
+    // A delete asks filters whether there is something below it to delete; the rest is reading.
     let blocks = looks(&world) - before;
-    println!("{blocks} blocks looked at for {TIMERS} timers");
-    assert!(blocks < 2 * TIMERS, "{blocks} blocks for {TIMERS} timers");
+    assert!(blocks < 4 * TIMERS, "{blocks} blocks for {TIMERS} timers");
 }

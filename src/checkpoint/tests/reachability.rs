@@ -81,6 +81,27 @@ fn completed(id: CheckpointId, manifest: String, drawn: &Drawn) -> CompletedChec
     CompletedCheckpoint { id, completed_ms: 0, metadata: Vec::new(), parts: vec![part] }
 }
 
+/// What the log says of the checkpoints that were drawn; those that are condemned in one span when they are `joined`.
+fn lineage(drawn: &[Drawn], ids: &[CheckpointId], manifest: impl Fn(usize) -> String, joined: bool) -> LineageState {
+    let mut state = LineageState::default();
+    state.claim = Some(Claim { epoch: EPOCH, attempt: 1 });
+    for (at, one) in drawn.iter().enumerate() {
+        match one.fate {
+            Fate::Retained => state.checkpoints.push(completed(ids[at], manifest(at), one)),
+            Fate::Condemned(ms) => {
+                state.condemned.push(Condemned { first: ids[at], last: ids[at], since_ms: ms, condemned_ms: ms });
+            }
+            Fate::Open => {}
+        }
+    }
+    if joined && !state.condemned.is_empty() {
+        let (first, last) = (state.condemned[0].first, state.condemned.last().unwrap().last);
+        let condemned_ms = state.condemned.iter().map(|c| c.condemned_ms).max().unwrap();
+        state.condemned = vec![Condemned { first, last, since_ms: 0, condemned_ms }];
+    }
+    state
+}
+
 proptest! {
     #[test]
     fn goes_exactly_what_nobody_reaches_or_may_come_to_reach(
@@ -93,24 +114,9 @@ proptest! {
         drawn.sort_by_key(|d| d.epoch);
         let ids: Vec<_> = (0_u64..).zip(&drawn).map(|(id, d)| CheckpointId { epoch: d.epoch, id }).collect();
         let manifest = |at: usize| name(ids[at].epoch, 100 + ids[at].id, Some(ids[at].id), ObjectKind::Manifest);
-        let mut state = LineageState::default();
-        state.claim = Some(Claim { epoch: EPOCH, attempt: 1 });
+        let state = lineage(&drawn, &ids, manifest, joined);
         let mut objects: BTreeMap<String, i64> = stored.iter().map(|(n, ms)| (segment(*n), *ms)).collect();
-        for (at, one) in drawn.iter().enumerate() {
-            objects.insert(manifest(at), one.written_ms);
-            match one.fate {
-                Fate::Retained => state.checkpoints.push(completed(ids[at], manifest(at), one)),
-                Fate::Condemned(ms) => {
-                    state.condemned.push(Condemned { first: ids[at], last: ids[at], since_ms: ms, condemned_ms: ms });
-                }
-                Fate::Open => {}
-            }
-        }
-        if joined && !state.condemned.is_empty() {
-            let (first, last) = (state.condemned[0].first, state.condemned.last().unwrap().last);
-            let condemned_ms = state.condemned.iter().map(|c| c.condemned_ms).max().unwrap();
-            state.condemned = vec![Condemned { first, last, since_ms: 0, condemned_ms }];
-        }
+        objects.extend(drawn.iter().enumerate().map(|(at, one)| (manifest(at), one.written_ms)));
 
         // Who reaches what, and until when: each checkpoint lives, goes, or isn't ours to judge.
         let old = |ms: i64| ms + GRACE_MS <= NOW_MS;
