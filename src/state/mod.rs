@@ -26,6 +26,7 @@ mod scratch;
 pub mod timers;
 mod upcoming;
 pub mod value;
+mod winners;
 
 pub use address::Address;
 pub use aggregating::{AggregatingState, Aggregator};

@@ -202,7 +202,7 @@ impl<K: Codec, N: Codec> TimerService<K, N> {
 
 fn load(handle: Handle, backend: &mut Backend) -> Result<[Upcoming; 2]> {
     let groups = backend.key_groups();
-    let mut upcoming = [Upcoming::new(time_of), Upcoming::new(time_of)];
+    let mut upcoming = [Upcoming::new(groups, time_of), Upcoming::new(groups, time_of)];
     for domain in DOMAINS {
         for group in groups.first()..=groups.last() {
             let batch = read(handle, backend, domain, group, &[domain as u8])?;

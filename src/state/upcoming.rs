@@ -1,11 +1,13 @@
 //! The next timers of each key group, kept in memory so that popping one costs no look at the state.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::VecDeque;
 
 use smallvec::SmallVec;
 
 use crate::Result;
-use crate::base::key_group::KeyGroup;
+use crate::base::key_group::{KeyGroup, KeyGroupRange};
+
+use super::winners::Winners;
 
 /// Timers of a group that are read at a time, and their bytes, beyond the second.
 pub(super) const BATCH_TIMERS: usize = 32;
@@ -50,25 +52,34 @@ pub(super) enum Known {
 /// The first timers of all groups that have any, and the groups by the time of their first.
 #[derive(Debug)]
 pub(super) struct Upcoming {
-    groups: BTreeMap<KeyGroup, Group>,
-    by_time: BTreeSet<(i64, KeyGroup)>,
+    range: KeyGroupRange,
+    groups: Vec<Option<Box<Group>>>,
+    by_time: Winners,
     time_of: fn(&[u8]) -> Result<i64>,
 }
 
 impl Upcoming {
-    /// None; `time_of` takes the time out of a timer.
-    pub(super) fn new(time_of: fn(&[u8]) -> Result<i64>) -> Self {
-        Self { groups: BTreeMap::new(), by_time: BTreeSet::new(), time_of }
+    /// None of any of these groups; `time_of` takes the time out of a timer.
+    pub(super) fn new(range: KeyGroupRange, time_of: fn(&[u8]) -> Result<i64>) -> Self {
+        let count = usize::from(range.last() - range.first()) + 1;
+        Self { range, groups: (0..count).map(|_| None).collect(), by_time: Winners::new(count), time_of }
+    }
+
+    fn index_of(&self, group: KeyGroup) -> usize {
+        debug_assert!(self.range.contains(group), "timers of other groups are refused");
+        usize::from(group - self.range.first())
     }
 
     /// The group whose first timer is the earliest, and that timer's time.
     pub(super) fn first(&self) -> Option<(i64, KeyGroup)> {
-        self.by_time.first().copied()
+        let (time, index) = self.by_time.first()?;
+        let group = u16::try_from(index).map_or(self.range.last(), |index| self.range.first() + index);
+        Some((time, group))
     }
 
     /// The first timer of a group.
     pub(super) fn first_of(&self, group: KeyGroup) -> Option<(&[u8], Known)> {
-        let group = self.groups.get(&group)?;
+        let group = self.groups[self.index_of(group)].as_deref()?;
         let known = match group {
             Group { doubtful: true, .. } => Known::Doubtful,
             Group { all: false, timers, .. } if timers.len() < 2 => Known::Alone,
@@ -83,16 +94,17 @@ impl Upcoming {
     /// When one of them has no time; nothing is changed then.
     pub(super) fn replace(&mut self, group: KeyGroup, batch: Batch) -> Result<()> {
         batch.timers.iter().try_for_each(|timer| (self.time_of)(timer).map(drop))?;
-        self.change(group, |_| {
-            let bytes = batch.timers.iter().map(|timer| timer.len()).sum();
-            let Batch { timers, all } = batch;
-            Some(Group { timers, bytes, all, doubtful: false })
-        })
+        let bytes = batch.timers.iter().map(|timer| timer.len()).sum();
+        let Batch { timers, all } = batch;
+        let index = self.index_of(group);
+        self.groups[index] = Some(Box::new(Group { timers, bytes, all, doubtful: false }));
+        self.settle(index)
     }
 
     /// A timer was registered.
     pub(super) fn register(&mut self, group: KeyGroup, timer: &[u8]) -> Result<()> {
-        let Some(known) = self.groups.get_mut(&group) else {
+        let index = self.index_of(group);
+        let Some(known) = self.groups[index].as_deref_mut() else {
             let timers = VecDeque::from([Key::from_slice(timer)]);
             return self.replace(group, Batch { timers, all: true });
         };
@@ -105,49 +117,42 @@ impl Upcoming {
             known.insert(at, timer);
             return Ok(());
         }
-        self.change(group, |known| {
-            let mut known = known?;
-            // The one before which none stood may be gone, and this one is there.
-            if std::mem::take(&mut known.doubtful) {
-                known.timers.clear();
-                (known.bytes, known.all) = (0, false);
-            }
-            known.insert(0, timer);
-            Some(known)
-        })
+        // The one before which none stood may be gone, and this one is there.
+        if std::mem::take(&mut known.doubtful) {
+            known.timers.clear();
+            (known.bytes, known.all) = (0, false);
+        }
+        known.insert(0, timer);
+        self.settle(index)
     }
 
     /// A timer was deleted. True when the group's next ones have to be read: until then the first stays as one that
     /// may be gone.
     pub(super) fn remove(&mut self, group: KeyGroup, timer: &[u8]) -> Result<bool> {
-        let Some(known) = self.groups.get_mut(&group) else { return Ok(false) };
+        let index = self.index_of(group);
+        let Some(known) = self.groups[index].as_deref_mut() else { return Ok(false) };
         let Ok(at) = known.timers.binary_search_by(|other| other.as_slice().cmp(timer)) else { return Ok(false) };
         if known.timers.len() == 1 && !known.all {
             known.doubtful = true;
             return Ok(true);
         }
-        self.change(group, |known| {
-            let mut known = known?;
-            known.bytes -= known.timers.remove(at).map_or(0, |timer| timer.len());
-            known.doubtful &= at > 0;
-            Some(known)
-        })?;
+        known.bytes -= known.timers.remove(at).map_or(0, |timer| timer.len());
+        known.doubtful &= at > 0;
+        if at == 0 {
+            self.settle(index)?;
+        }
         Ok(false)
     }
 
-    /// Changes a group and its place among the others. Every timer that comes here has a time.
-    fn change(&mut self, group: KeyGroup, change: impl FnOnce(Option<Group>) -> Option<Group>) -> Result<()> {
-        let old = self.groups.remove(&group);
-        let old_time =
-            old.as_ref().and_then(|old| old.timers.front()).map(|first| (self.time_of)(first)).transpose()?;
-        let new = change(old).filter(|new| !new.timers.is_empty());
-        let new_time =
-            new.as_ref().and_then(|new| new.timers.front()).map(|first| (self.time_of)(first)).transpose()?;
-        if old_time != new_time {
-            old_time.map(|time| self.by_time.remove(&(time, group)));
-            new_time.map(|time| self.by_time.insert((time, group)));
+    /// Gives a group its place among the others, or takes it from one without timers. Every timer that comes here has
+    /// a time.
+    fn settle(&mut self, index: usize) -> Result<()> {
+        let first = self.groups[index].as_ref().and_then(|group| group.timers.front());
+        let time = first.map(|first| (self.time_of)(first)).transpose()?;
+        if time.is_none() {
+            self.groups[index] = None;
         }
-        new.map(|new| self.groups.insert(group, new));
+        self.by_time.set(index, time);
         Ok(())
     }
 }
@@ -169,7 +174,7 @@ mod tests {
 
     /// A timer is its time in one byte, then the key.
     fn upcoming() -> Upcoming {
-        Upcoming::new(|timer| Ok(i64::from(timer[0])))
+        Upcoming::new(KeyGroupRange::new(1, 9).unwrap(), |timer| Ok(i64::from(timer[0])))
     }
 
     fn batch(timers: &[&[u8]], all: bool) -> Batch {
@@ -217,10 +222,11 @@ mod tests {
         for n in (0..=255).rev() {
             upcoming.register(1, &[n]).unwrap();
         }
-        assert_eq!(upcoming.groups[&1].timers.len(), MOST_TIMERS);
+        assert_eq!(upcoming.groups[0].as_ref().unwrap().timers.len(), MOST_TIMERS);
         for n in 0..50 {
             upcoming.register(2, &[&[n][..], &[0; 60_000]].concat()).unwrap();
         }
-        assert_eq!((upcoming.groups[&2].timers.len(), upcoming.groups[&2].all), (2, false));
+        let group = upcoming.groups[1].as_ref().unwrap();
+        assert_eq!((group.timers.len(), group.all), (2, false));
     }
 }
