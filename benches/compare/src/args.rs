@@ -29,7 +29,7 @@ pub struct Args {
     /// Writes plots into this directory.
     #[arg(long)]
     pub plot: Option<PathBuf>,
-    /// Part of the full sizes; with --quick 0.02 when not given.
+    /// Part of the full sizes; with --quick 0.01 when not given.
     #[arg(long)]
     pub scale: Option<f64>,
     /// Memory budget of every store, MiB.
@@ -38,7 +38,7 @@ pub struct Args {
     /// Seconds between checkpoints, 0 for none; what each workload asks for when not given.
     #[arg(long, value_delimiter = ',')]
     pub intervals: Vec<f64>,
-    /// Seconds of each run at a fixed rate; with --quick 1 when not given.
+    /// Seconds of each run at a fixed rate; with --quick 0.5 when not given.
     #[arg(long)]
     pub latency_seconds: Option<f64>,
     /// Doesn't compare answers with the model's first.
@@ -69,7 +69,7 @@ pub enum Role {
 impl Args {
     /// Part of the full sizes.
     pub fn scale(&self) -> f64 {
-        self.scale.unwrap_or(if self.quick { 0.02 } else { 1.0 })
+        self.scale.unwrap_or(if self.quick { 0.01 } else { 1.0 })
     }
 
     /// Pairs to run.
@@ -79,7 +79,7 @@ impl Args {
 
     /// Seconds of each run at a fixed rate.
     pub fn latency_seconds(&self) -> f64 {
-        self.latency_seconds.unwrap_or(if self.quick { 1.0 } else { 20.0 })
+        self.latency_seconds.unwrap_or(if self.quick { 0.5 } else { 20.0 })
     }
 
     /// Memory budget.

@@ -13,7 +13,7 @@ use crate::checks;
 use crate::measure::apply::Applier;
 use crate::measure::checkpoints::{Checkpoint, CheckpointLog, Schedule};
 use crate::measure::process::{MemoryWatch, cpu_time, directory_bytes, limit_memory, resident_bytes, written_bytes};
-use crate::measure::settle::settle;
+use crate::measure::settle::{SETTLE_AT_MOST, settle};
 use crate::measure::throughput::Sample;
 use crate::measure::{answers::Sum, latency, throughput, verify};
 use crate::object_store::client::{Client, Counts};
@@ -22,9 +22,6 @@ use crate::store::Store;
 use crate::stores::hashmap::Maps;
 use crate::stores::{self, Setting, StoreKind, Task};
 use crate::workloads::{self, Stream};
-
-/// Longest time that background work may go on after a run.
-const SETTLE_AT_MOST: Duration = Duration::from_secs(900);
 
 /// What is measured.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -200,7 +197,7 @@ impl Child<'_> {
                 std::hint::black_box(seen.sum);
             }
             _ => {
-                let least = every.map_or(Duration::ZERO, |every| every * 5 / 2);
+                let least = every.map_or(Duration::ZERO, |every| every * 9 / 4);
                 let total = self.job.stream.total - self.job.stream.loaded;
                 let run = throughput::run(store, applier, stream, Some(total), least, &mut schedule)?;
                 (outcome.ops, outcome.records) = (run.ops, run.records);

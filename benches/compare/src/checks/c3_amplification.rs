@@ -12,6 +12,7 @@ use crate::child::Outcome;
 use crate::measure::answers::Sum;
 use crate::measure::apply::Applier;
 use crate::measure::checkpoints::CheckpointLog;
+use crate::measure::settle::{SETTLE_AT_MOST, settle};
 use crate::ops::{Kind, Lap, Op, StreamReader};
 use crate::rows::{Place, row};
 use crate::store::Store;
@@ -107,6 +108,8 @@ impl Task for Follow<'_> {
                 applier.apply(&mut store, op, &mut sum)?;
             }
         }
+        // What loading leaves to do isn't the deltas' fault.
+        settle(&mut store, SETTLE_AT_MOST)?;
         store.checkpoint()?;
         store.wait_for_checkpoints()?;
         changes.take();

@@ -146,7 +146,7 @@ pub fn rescale(job: &Job, state_bytes: u64, parallelism: u32) -> Result<Outcome>
         }
     }
     outcome.figures.insert("first_record_ms".into(), start.elapsed().as_secs_f64() * 1e3);
-    outcome.figures.insert("dependent_requests".into(), client.counts().dependent as f64);
+    outcome.figures.insert("dependent_requests".into(), client.chains().0 as f64);
     outcome.figures.insert("bytes_read".into(), client.counts().read_bytes as f64);
     let changed = CHANGED.min(keys(state_bytes));
     for id in 0..changed {

@@ -4,7 +4,7 @@ use super::Context;
 use crate::Result;
 use crate::child::{Mode, Outcome};
 use crate::parent::Bench;
-use crate::rows::{Metric, Place, rows};
+use crate::rows::{Metric, Place, row, rows};
 use crate::workloads::{self, Scale, make_stream};
 
 /// Dollars a put or list and a get, S3 standard in us-east-1.
@@ -65,6 +65,12 @@ pub fn compare(context: &mut Context<'_>) -> Result<()> {
     }
     std::fs::remove_file(path)?;
     let Some(((_, ours), others)) = outcomes.split_first() else { return Ok(()) };
+    if let Some(ours) = ours {
+        // Ours alone: RocksDB asks for nothing back, so there is no ratio of gets and lists.
+        let place = Place { title: "C6", interval_s: 1.0, opponent: "self" };
+        let alone = |metric: &Metric| (metric.of)(ours).and_then(|of| row(place, metric.name, false, &[of], &[of]));
+        context.report.add(METRICS.iter().filter_map(alone).collect());
+    }
     for (store, theirs) in others {
         let place = Place { title: "C6", interval_s: 1.0, opponent: store.name() };
         let found = rows(place, METRICS, std::slice::from_ref(ours), std::slice::from_ref(theirs));

@@ -6,6 +6,9 @@ use super::process::cpu_time;
 use crate::Result;
 use crate::store::Store;
 
+/// Longest time that background work may go on.
+pub const SETTLE_AT_MOST: Duration = Duration::from_secs(900);
+
 /// A process that used less than a twentieth of this over so long is idle, unless its store says otherwise.
 const WINDOW: Duration = Duration::from_millis(200);
 

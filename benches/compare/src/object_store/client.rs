@@ -1,9 +1,11 @@
 //! The client that all stores use, and what it counts.
 
+use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, PoisonError};
+use std::thread::ThreadId;
 
 use serde::{Deserialize, Serialize};
 
@@ -27,12 +29,10 @@ pub struct Counts {
     pub manifest_bytes: u64,
     /// Downloaded.
     pub read_bytes: u64,
-    /// Longest chain of requests each of which began after the one before had been answered.
-    pub dependent: u64,
 }
 
 impl Counts {
-    /// What came after `earlier`. The longest chain isn't subtracted: it is that of the whole life of the client.
+    /// What came after `earlier`.
     pub fn since(&self, earlier: &Self) -> Self {
         Self {
             puts: self.puts - earlier.puts,
@@ -42,7 +42,6 @@ impl Counts {
             state_bytes: self.state_bytes - earlier.state_bytes,
             manifest_bytes: self.manifest_bytes - earlier.manifest_bytes,
             read_bytes: self.read_bytes - earlier.read_bytes,
-            dependent: self.dependent,
         }
     }
 }
@@ -59,7 +58,7 @@ pub struct Client {
     state_bytes: AtomicU64,
     manifest_bytes: AtomicU64,
     read_bytes: AtomicU64,
-    chain: AtomicU64,
+    by_thread: Mutex<HashMap<ThreadId, u64>>,
 }
 
 impl Client {
@@ -75,7 +74,7 @@ impl Client {
             state_bytes: AtomicU64::new(0),
             manifest_bytes: AtomicU64::new(0),
             read_bytes: AtomicU64::new(0),
-            chain: AtomicU64::new(0),
+            by_thread: Mutex::default(),
         }
     }
 
@@ -89,8 +88,15 @@ impl Client {
             state_bytes: self.state_bytes.load(Relaxed),
             manifest_bytes: self.manifest_bytes.load(Relaxed),
             read_bytes: self.read_bytes.load(Relaxed),
-            dependent: self.chain.load(Relaxed),
         }
+    }
+
+    /// Requests of the calling thread, each of which waited for the one before; and the most of any other thread.
+    pub fn chains(&self) -> (u64, u64) {
+        let own = std::thread::current().id();
+        let by_thread = self.by_thread.lock().unwrap_or_else(PoisonError::into_inner);
+        let others = by_thread.iter().filter(|(thread, _)| **thread != own).map(|(_, count)| *count);
+        (by_thread.get(&own).copied().unwrap_or(0), others.max().unwrap_or(0))
     }
 
     /// Stores an object in chunks; an error among them leaves nothing behind.
@@ -183,14 +189,18 @@ impl Client {
         numbers: (u64, u64),
         body: impl FnOnce(&mut TcpStream) -> Result<Option<crate::Error>>,
     ) -> Result<(Status, Vec<u8>)> {
-        let link = self.chain.load(Relaxed) + 1;
+        *self
+            .by_thread
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .entry(std::thread::current().id())
+            .or_default() += 1;
         let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
         let mut connection = idle.map_or_else(|| self.connect(), Ok)?;
         send(&mut connection, request, mode, name, numbers)?;
         let failed = body(&mut connection)?;
         let answer = receive(&mut connection)?;
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
-        self.chain.fetch_max(link, Relaxed);
         failed.map_or(Ok(answer), Err)
     }
 }
