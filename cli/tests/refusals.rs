@@ -123,6 +123,7 @@ fn stores_directories_and_budgets_that_cant_be() {
         (format!("--dir {}", path("file")), "not a directory"),
         (format!("--output {}", path("nowhere/out.csv")), "nowhere"),
         ("--memory 1MiB".to_owned(), "1048576"),
+        ("--memory 16MiB --parallelism 16".to_owned(), "27MiB"),
         ("--parallelism 9 --max-parallelism 8".to_owned(), "--parallelism 9"),
         ("--max-parallelism 40000".to_owned(), "40000"),
         ("--key nothing".to_owned(), "nothing"),

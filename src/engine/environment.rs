@@ -15,7 +15,7 @@ use super::tuning::Tuning;
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::executor::{Executor, ThreadPool};
 use crate::base::key_group::{KeyGroupRange, check_parallelism};
-use crate::base::limits::{MAX_NAME_BYTES, MIN_MEMORY_BYTES};
+use crate::base::limits::{MAX_NAME_BYTES, MEMTABLE_PERCENT, MIN_MEMORY_BYTES, min_memory_bytes};
 use crate::base::random::{Random, SeededRandom};
 use crate::cache::block_cache::BlockCache;
 use crate::cache::budget::{Budget, Purpose, Reservation};
@@ -246,7 +246,7 @@ pub(super) struct MemoryPlan {
 
 impl MemoryPlan {
     fn of(total_bytes: u64) -> Self {
-        Self { total_bytes, memtable_bytes: total_bytes / 100 * 65, cache_bytes: total_bytes / 100 * 15 }
+        Self { total_bytes, memtable_bytes: total_bytes / 100 * MEMTABLE_PERCENT, cache_bytes: total_bytes / 100 * 15 }
     }
 
     fn reserve(self, budget: &Budget) -> Result<[Reservation; 2]> {
@@ -306,13 +306,24 @@ pub(super) struct OpenSubtask {
 
 impl OpenSubtask {
     /// # Errors
-    /// `AlreadyExists` while another backend of this subtask is open.
+    /// `AlreadyExists` while another backend of this subtask is open; `InvalidArgument` when the memory budget is too
+    /// small for one more.
     pub fn new(inner: &Arc<Inner>, operator: &str, subtask: u32) -> Result<Self> {
         let key = (operator.to_owned(), subtask);
-        if !inner.open.lock().insert(key.clone()) {
+        let mut open = inner.open.lock();
+        if open.contains(&key) {
             let message = format!("subtask {subtask} of `{operator}` has an open backend in this environment");
             return Err(Error::new(crate::ErrorKind::AlreadyExists, message));
         }
+        let (backends, budget) = (open.len() as u64 + 1, inner.memory.total_bytes);
+        if budget < min_memory_bytes(backends) {
+            return Err(Error::invalid(format!(
+                "a memory budget of {budget} bytes is too small for {backends} backends, which need {} at least",
+                min_memory_bytes(backends)
+            )));
+        }
+        open.insert(key.clone());
+        drop(open);
         inner.open_backends.fetch_add(1, Ordering::Relaxed);
         Ok(Self { inner: inner.clone(), key })
     }
@@ -444,7 +455,8 @@ impl Environment {
     /// parallelism.
     ///
     /// # Errors
-    /// `InvalidArgument` when the subtask or the max parallelism doesn't fit, naming both values; `NotFound`,
+    /// `InvalidArgument` when the subtask or the max parallelism doesn't fit, naming both values, or the memory budget is
+    /// too small for one more backend ([`crate::base::limits::min_memory_bytes`]); `NotFound`,
     /// `Corruption` or `Unsupported` naming the object that can't be restored from, with nothing changed;
     /// `AlreadyExists` while another backend of the subtask is open here.
     pub fn backend(

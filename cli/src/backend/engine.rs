@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use highwater::base::key_group::check_parallelism;
-use highwater::base::limits::MIN_MEMORY_BYTES;
+use highwater::base::limits::min_memory_bytes;
 use highwater::io::files::Files;
 use highwater::io::local_files::LocalFiles;
 use highwater::io::open_store::open_store;
@@ -38,6 +38,8 @@ pub struct Place {
     pub disk: Option<u64>,
     /// Key groups.
     pub max_parallelism: u32,
+    /// Backends that share the memory: those of the subtasks and the sink's.
+    pub backends: u64,
     /// Names of the job's streams.
     pub streams: Vec<String>,
     /// The time between checkpoints.
@@ -63,6 +65,7 @@ impl Place {
             memory: args.memory,
             disk: args.disk,
             max_parallelism: args.max_parallelism,
+            backends: u64::from(args.parallelism) + 1,
             streams: vec![if args.windows.gap.is_some() { "sessions" } else { "windows" }.to_owned()],
             interval: args.interval,
             checkpoint_timeout: args.checkpoint_timeout,
@@ -119,10 +122,13 @@ impl Highwater {
         if place.dir.exists() && !place.dir.is_dir() {
             return Err(Failure::usage(format!("the working directory {} is not a directory", place.dir.display())));
         }
-        if place.memory < MIN_MEMORY_BYTES {
+        let least = min_memory_bytes(place.backends);
+        if place.memory < least {
             return Err(Failure::usage(format!(
-                "--memory of {} bytes is less than the state needs, {MIN_MEMORY_BYTES}",
-                place.memory
+                "--memory of {} bytes is less than the state needs at a parallelism of {}: {}MiB",
+                place.memory,
+                place.backends - 1,
+                least >> 20
             )));
         }
         let peek = Peek::at(&place.store)?;

@@ -82,6 +82,8 @@ fn place(store: &str, dir: &Path, args: &DemoArgs) -> Place {
         memory: MEMORY_BYTES,
         disk: None,
         max_parallelism: MAX_PARALLELISM,
+        // One subtask more after the rescale, and the sink.
+        backends: u64::from(args.parallelism) + 2,
         streams: vec!["auctions".to_owned(), "bidders".to_owned()],
         interval: interval(args),
         checkpoint_timeout: CHECKPOINT_TIMEOUT,
