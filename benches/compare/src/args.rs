@@ -72,6 +72,11 @@ impl Args {
         self.scale.unwrap_or(if self.quick { 0.01 } else { 1.0 })
     }
 
+    /// True for a store that a quick run does without where another variant of it takes part.
+    pub fn leaves_out(&self, store: StoreKind) -> bool {
+        self.quick && store == StoreKind::RocksdbFlink && self.against.contains(&StoreKind::RocksdbStrong)
+    }
+
     /// Pairs to run.
     pub fn pairs(&self) -> usize {
         if self.quick { 1 } else { self.pairs.max(1) }

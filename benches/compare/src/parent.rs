@@ -44,6 +44,7 @@ pub fn run(args: &Args) -> Result<()> {
 /// Those that can do a workload, ours first.
 fn contestants(args: &Args, workload: &Workload) -> Vec<StoreKind> {
     let takes_part = |store: &&StoreKind| match store {
+        store if args.leaves_out(**store) => workload.name == "W1",
         StoreKind::Fjall | StoreKind::Redb if args.quick => workload.name == "W1",
         StoreKind::Fjall | StoreKind::Redb => workload.points && !workload.io,
         StoreKind::Hashmap => !workload.io,

@@ -152,7 +152,7 @@ impl Task for Follow<'_> {
 
 /// See the module. Space is the greatest of the second half.
 pub fn compare(context: &mut Context<'_>) -> Result<()> {
-    let rounds = if context.args.quick { 20 } else { 200 };
+    let rounds = if context.args.quick { 10 } else { 200 };
     for (title, every) in [("W1", 100_000), ("W2", 50_000), ("W8/zipf", 20_000), ("W8/uniform", 20_000)] {
         let workload = workloads::all().into_iter().find(|w| w.title() == title).ok_or("no such workload")?;
         let (scale, path) = (Scale(context.args.scale()), context.scratch.join("stream"));

@@ -130,7 +130,7 @@ pub struct Context<'a> {
 impl Context<'_> {
     /// Ours, then the others that can make checkpoints.
     pub fn stores(&self) -> Vec<StoreKind> {
-        let others = self.args.against.iter().filter(|store| store.is_rocksdb());
+        let others = self.args.against.iter().filter(|store| store.is_rocksdb() && !self.args.leaves_out(**store));
         std::iter::once(StoreKind::Highwater).chain(others.copied()).collect()
     }
 
@@ -169,10 +169,13 @@ fn brief(step: &Step) -> String {
     text.split(", stream: ").next().unwrap_or_default().chars().take(90).collect()
 }
 
+/// A check, in the parent.
+type Check = fn(&mut Context<'_>) -> Result<()>;
+
 /// Runs the checks that are asked for.
 pub fn compare(args: &Args, scratch: &Path, report: &mut Report) {
     let mut context = Context { args, scratch, report };
-    let checks: [(&[&str], fn(&mut Context<'_>) -> Result<()>); 7] = [
+    let checks: [(&[&str], Check); 7] = [
         (&["C1", "C8"], c1_c8_state::compare),
         (&["C7"], c7_memory::compare),
         (&["C3"], c3_amplification::compare),

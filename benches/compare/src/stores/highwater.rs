@@ -1,5 +1,7 @@
 //! Highwater as its users have it: typed states, default tuning, a coordinator on a thread of its own.
 
+#![allow(clippy::needless_borrows_for_generic_args, reason = "by value a payload would be copied once more")]
+
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
