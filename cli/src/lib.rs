@@ -69,7 +69,9 @@ fn dispatch(command: &Command) -> Outcome<()> {
 fn run(args: &RunArgs) -> Outcome<()> {
     args.validate()?;
     let stop = Stop::on_signals()?;
-    let mut store = Highwater::at(Place::of_run(args))?;
+    let place = Place::of_run(args);
+    place.check_apart(&args.output)?;
+    let mut store = Highwater::at(place)?;
     if args.resume && store.ends_with_process() {
         return Err(Failure::usage("--resume needs a --store that outlives a process, and memory:/// doesn't"));
     }

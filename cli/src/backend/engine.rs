@@ -74,6 +74,31 @@ impl Place {
         }
     }
 
+    /// Refuses places that would get into each other's way, while nothing has been touched.
+    ///
+    /// # Errors
+    ///
+    /// The output is the working directory or the store, or the working directory is in the store (2).
+    pub fn check_apart(&self, output: &Path) -> Outcome<()> {
+        let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let (output, dir) = (absolute(output), absolute(&self.dir));
+        let local = self.store.strip_prefix("file://").or_else(|| (!self.store.contains(":/")).then_some(&*self.store));
+        let store = local.map(|path| absolute(Path::new(path)));
+        let both = |what: &str, other: &str, path: &Path| {
+            Err(Failure::usage(format!("{what} and {other} can't be one: {}", path.display())))
+        };
+        match store {
+            _ if output == dir => both("--output", "--dir", &dir),
+            Some(store) if output == store => both("--output", "--store", &store),
+            Some(store) if dir.starts_with(&store) => Err(Failure::usage(format!(
+                "the working directory {} lies in the checkpoint store {}, which would list its files among its objects",
+                dir.display(),
+                store.display()
+            ))),
+            _ => Ok(()),
+        }
+    }
+
     fn settings(&self) -> CoordinatorSettings {
         CoordinatorSettings {
             retain: self.retain,
