@@ -376,18 +376,3 @@ fn two_hundred_thousand_keys_in_sixteen_mebibytes() {
         assert!(state.get(&mut b, &200_000).unwrap().is_none());
     }
 }
-
-/// With less than a share that lets it go on, a backend waited for ever for memory that its idle neighbours held.
-#[test]
-fn a_budget_too_small_for_one_more_backend_is_refused_by_name() {
-    let directory = tempfile::tempdir().unwrap();
-    let env = Environment::builder(directory.path()).memory_bytes(16 << 20).store("memory:///").open().unwrap();
-    let operator = Operator::new("many", 128);
-    let open = |index| env.backend(&operator, Subtask { index, parallelism: 16 }, None);
-    let held: Vec<Backend> = (0..10).map(|index| open(index).unwrap()).collect();
-    let error = open(10).unwrap_err();
-    assert_eq!(error.kind(), ErrorKind::InvalidArgument);
-    assert!(error.to_string().contains("16777216") && error.to_string().contains("17825792"), "{error}");
-    drop(held);
-    open(10).unwrap();
-}

@@ -27,14 +27,16 @@ pub const DEFAULT_MAX_PARALLELISM: u32 = 128;
 /// Smallest memory budget, in bytes.
 pub const MIN_MEMORY_BYTES: u64 = 16 << 20;
 
-/// Smallest share of the memtables that a backend may have to live with, in bytes: with less, what it must keep until
-/// it has been flushed (indexes, ordered groups, a page for each log) leaves it no room to go on.
+/// Share of the memtables that a backend under load should have at least, in bytes: with less, what it must keep until it
+/// has been flushed (indexes, ordered groups, a page for each log) may leave it waiting for memory that its neighbours
+/// hold, and an idle neighbour gives nothing back.
 pub const MIN_SHARE_BYTES: u64 = 1 << 20;
 
 /// Hundredths of a memory budget that memtables have.
 pub const MEMTABLE_PERCENT: u64 = 65;
 
-/// The smallest memory budget that so many backends can share, in bytes, in whole mebibytes.
+/// The memory budget that so many backends under load should share at least, in bytes, in whole mebibytes. An environment
+/// takes less, for backends that are mostly idle; the command insists on it.
 #[must_use]
 pub fn min_memory_bytes(backends: u64) -> u64 {
     let shares = backends.saturating_mul(MIN_SHARE_BYTES).saturating_mul(100).div_ceil(MEMTABLE_PERCENT);

@@ -15,7 +15,7 @@ use super::tuning::Tuning;
 use crate::base::clock::{Clock, SystemClock};
 use crate::base::executor::{Executor, ThreadPool};
 use crate::base::key_group::{KeyGroupRange, check_parallelism};
-use crate::base::limits::{MAX_NAME_BYTES, MEMTABLE_PERCENT, MIN_MEMORY_BYTES, min_memory_bytes};
+use crate::base::limits::{MAX_NAME_BYTES, MEMTABLE_PERCENT, MIN_MEMORY_BYTES};
 use crate::base::random::{Random, SeededRandom};
 use crate::cache::block_cache::BlockCache;
 use crate::cache::budget::{Budget, Purpose, Reservation};
@@ -306,24 +306,13 @@ pub(super) struct OpenSubtask {
 
 impl OpenSubtask {
     /// # Errors
-    /// `AlreadyExists` while another backend of this subtask is open; `InvalidArgument` when the memory budget is too
-    /// small for one more.
+    /// `AlreadyExists` while another backend of this subtask is open.
     pub fn new(inner: &Arc<Inner>, operator: &str, subtask: u32) -> Result<Self> {
         let key = (operator.to_owned(), subtask);
-        let mut open = inner.open.lock();
-        if open.contains(&key) {
+        if !inner.open.lock().insert(key.clone()) {
             let message = format!("subtask {subtask} of `{operator}` has an open backend in this environment");
             return Err(Error::new(crate::ErrorKind::AlreadyExists, message));
         }
-        let (backends, budget) = (open.len() as u64 + 1, inner.memory.total_bytes);
-        if budget < min_memory_bytes(backends) {
-            return Err(Error::invalid(format!(
-                "a memory budget of {budget} bytes is too small for {backends} backends, which need {} at least",
-                min_memory_bytes(backends)
-            )));
-        }
-        open.insert(key.clone());
-        drop(open);
         inner.open_backends.fetch_add(1, Ordering::Relaxed);
         Ok(Self { inner: inner.clone(), key })
     }
@@ -455,8 +444,7 @@ impl Environment {
     /// parallelism.
     ///
     /// # Errors
-    /// `InvalidArgument` when the subtask or the max parallelism doesn't fit, naming both values, or the memory budget is
-    /// too small for one more backend ([`crate::base::limits::min_memory_bytes`]); `NotFound`,
+    /// `InvalidArgument` when the subtask or the max parallelism doesn't fit, naming both values; `NotFound`,
     /// `Corruption` or `Unsupported` naming the object that can't be restored from, with nothing changed;
     /// `AlreadyExists` while another backend of the subtask is open here.
     pub fn backend(
