@@ -7,7 +7,7 @@
 //!
 //! Pieces of the usual size are cut from slabs as large as a huge page, and the system is asked to back them with one:
 //! a random read of a state much larger than the processor's caches then costs one miss, not that and a walk through
-//! page tables (`cargo bench --bench w1` has the difference). The bytes of a piece that goes back to its slab go back to
+//! page tables (`benches/RESULTS.md`, under Losses, has what it brought). The bytes of a piece that goes back to its slab go back to
 //! the system at once.
 
 #![expect(
