@@ -27,9 +27,14 @@ pub type Error = Box<dyn std::error::Error + Send + Sync>;
 pub type Result<T> = std::result::Result<T, Error>;
 
 fn main() -> ExitCode {
-    let result = match args::Args::parse().role {
-        None => parent::run(&args::Args::parse()),
-        Some(args::Role::ObjectStore { root }) => object_store::server::serve(&root),
+    let args = args::Args::parse();
+    if args.role.is_some() {
+        // Nobody waits for what a process does whose parent was killed. Where that can't be asked for, it ends by itself.
+        let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
+    }
+    let result = match &args.role {
+        None => parent::run(&args),
+        Some(args::Role::ObjectStore { root }) => object_store::server::serve(root),
         Some(args::Role::Child) => as_child(),
     };
     match result {
