@@ -11,7 +11,7 @@
 use bytes::Bytes;
 
 use crate::base::checksum;
-use crate::base::compression::{self, Compression};
+use crate::base::compression::Compression;
 use crate::base::ids::SegmentId;
 use crate::base::limits::{MAX_ENCODED_KEY_BYTES, MAX_VALUE_BYTES};
 use crate::{Error, ErrorKind, Result};
@@ -40,12 +40,9 @@ pub fn seal(raw: &[u8], method: Compression, seed: u64, out: &mut Vec<u8>) -> Re
     let Some(raw_length) = raw_length else {
         return Err(Error::internal(format!("block of {} bytes is over the limit of {MAX_BLOCK_BYTES}", raw.len())));
     };
-    let packed = match method {
-        Compression::None => None,
-        Compression::Zstd => compression::compress(raw),
-    };
+    let packed = method.compress(raw);
     let start = out.len();
-    let tag = if packed.is_some() { Compression::Zstd } else { Compression::None };
+    let tag = if packed.is_some() { method } else { Compression::None };
     out.extend_from_slice(packed.as_deref().unwrap_or(raw));
     out.push(tag as u8);
     out.extend_from_slice(&raw_length.to_le_bytes());
@@ -54,12 +51,32 @@ pub fn seal(raw: &[u8], method: Compression, seed: u64, out: &mut Vec<u8>) -> Re
     Ok(())
 }
 
-/// Checks a sealed block and gives its raw bytes.
+/// Checks a sealed block and gives its raw bytes, in the memory of `sealed` where they stand as they are.
 ///
 /// # Errors
 /// Corruption when the seal is broken, saying what was expected and found; `Unsupported` for an unknown
 /// compression.
 pub fn unseal(mut sealed: Vec<u8>, seed: u64) -> Result<Bytes> {
+    match check(&sealed, seed)? {
+        (stored, Compression::None, raw_length) if stored.len() == raw_length => {
+            sealed.truncate(raw_length);
+            Ok(Bytes::from(sealed))
+        }
+        (stored, method, raw_length) => method.decompress(stored, raw_length).map(Bytes::from),
+    }
+}
+
+/// As [`unseal`], of bytes that are only borrowed.
+///
+/// # Errors
+/// As [`unseal`].
+pub fn unseal_copy(sealed: &[u8], seed: u64) -> Result<Bytes> {
+    let (stored, method, raw_length) = check(sealed, seed)?;
+    method.decompress(stored, raw_length).map(Bytes::from)
+}
+
+/// What a seal says once its checksum holds: the stored bytes, how they are stored, and their raw length.
+fn check(sealed: &[u8], seed: u64) -> Result<(&[u8], Compression, usize)> {
     let short = || Error::corruption("block shorter than its seal");
     let (summed, sum) = sealed.split_last_chunk::<8>().ok_or_else(short)?;
     let expected = u64::from_le_bytes(*sum);
@@ -73,17 +90,9 @@ pub fn unseal(mut sealed: Vec<u8>, seed: u64) -> Result<Bytes> {
     if raw_length > MAX_BLOCK_BYTES {
         return Err(Error::corruption(format!("block of {raw_length} bytes is over the limit of {MAX_BLOCK_BYTES}")));
     }
-    match Compression::from_tag(*tag) {
-        None => Err(Error::new(ErrorKind::Unsupported, format!("block compression {tag}"))),
-        Some(Compression::Zstd) => Ok(Bytes::from(compression::decompress(stored, raw_length)?)),
-        Some(Compression::None) if stored.len() == raw_length => {
-            sealed.truncate(raw_length);
-            Ok(Bytes::from(sealed))
-        }
-        Some(Compression::None) => {
-            Err(Error::corruption(format!("block of {raw_length} bytes expected, {} found", stored.len())))
-        }
-    }
+    let method = Compression::from_tag(*tag)
+        .ok_or_else(|| Error::new(ErrorKind::Unsupported, format!("block compression {tag}")))?;
+    Ok((stored, method, raw_length))
 }
 
 #[cfg(test)]
@@ -107,13 +116,24 @@ mod tests {
     #[test]
     fn compression_pays_or_is_left() {
         let repetitive = vec![7; 4096];
-        let bytes = sealed(&repetitive, Compression::Zstd, 1);
-        assert!(bytes.len() < 200);
-        assert_eq!(unseal(bytes, 1).unwrap(), repetitive);
         let random: Vec<u8> = (0..512_u64).flat_map(|n| checksum::hash64(&n.to_le_bytes()).to_le_bytes()).collect();
-        let bytes = sealed(&random, Compression::Zstd, 1);
-        assert_eq!(bytes.len(), random.len() + SEAL_BYTES);
-        assert_eq!(unseal(bytes, 1).unwrap(), random);
+        for method in [Compression::Zstd, Compression::Lz4] {
+            let bytes = sealed(&repetitive, method, 1);
+            assert!(bytes.len() < 200);
+            assert_eq!(unseal(bytes, 1).unwrap(), repetitive);
+            let bytes = sealed(&random, method, 1);
+            assert_eq!(bytes.len(), random.len() + SEAL_BYTES);
+            assert_eq!(unseal(bytes, 1).unwrap(), random);
+        }
+    }
+
+    #[test]
+    fn borrowed_bytes_give_what_owned_ones_do() {
+        for (raw, method) in [(&b"payload"[..], Compression::None), (&[7; 4096], Compression::Lz4)] {
+            let bytes = sealed(raw, method, 5);
+            assert_eq!(unseal_copy(&bytes, 5).unwrap(), raw);
+            assert!(unseal_copy(&bytes, 6).is_err() && unseal_copy(&bytes[1..], 5).is_err());
+        }
     }
 
     #[test]
@@ -141,9 +161,11 @@ mod tests {
             out.extend_from_slice(&sum.to_le_bytes());
             unseal(out, 9).unwrap_err().kind()
         };
-        assert_eq!(resealed(2, 3), ErrorKind::Unsupported);
+        assert_eq!(resealed(3, 3), ErrorKind::Unsupported);
         assert_eq!(resealed(0, 4), ErrorKind::Corruption);
-        assert_eq!(resealed(1, u32::MAX), ErrorKind::Corruption);
-        assert_eq!(resealed(1, 3), ErrorKind::Corruption);
+        for method in [1, 2] {
+            assert_eq!(resealed(method, u32::MAX), ErrorKind::Corruption);
+            assert_eq!(resealed(method, 3), ErrorKind::Corruption);
+        }
     }
 }

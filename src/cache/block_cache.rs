@@ -8,6 +8,7 @@ use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{OptionsBuilder, Weighter};
 
@@ -20,8 +21,11 @@ pub const ENTRY_OVERHEAD_BYTES: u64 = 128;
 /// Locks that threads spread over. A block heavier than its share of the capacity isn't kept.
 const SHARDS: usize = 8;
 
+/// Part of the capacity that may be pinned: one in so many.
+const PINNED_PART: u64 = 4;
+
 /// Typical block, to size shards and ghost lists.
-const TYPICAL_BLOCK_BYTES: u64 = 8 << 10;
+const TYPICAL_BLOCK_BYTES: u64 = 4 << 10;
 
 /// Where a block comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -70,6 +74,9 @@ type Inner = Cache<BlockKey, Bytes, Weight, BuildHasherDefault<KeyHasher>>;
 pub struct BlockCache {
     inner: Inner,
     segments: AtomicU64,
+    capacity_bytes: u64,
+    /// What of the capacity is held by others than the cache itself.
+    pinned_bytes: Mutex<u64>,
     hits: AtomicU64,
     misses: AtomicU64,
 }
@@ -102,7 +109,14 @@ impl BlockCache {
             .build()
             .map_err(|e| Error::internal(format!("block cache options: {e}")))?;
         let inner = Inner::with_options(options, Weight, BuildHasherDefault::default(), DefaultLifecycle::default());
-        Ok(Self { inner, segments: AtomicU64::new(0), hits: AtomicU64::new(0), misses: AtomicU64::new(0) })
+        Ok(Self {
+            inner,
+            segments: AtomicU64::new(0),
+            capacity_bytes,
+            pinned_bytes: Mutex::new(0),
+            hits: AtomicU64::new(0),
+            misses: AtomicU64::new(0),
+        })
     }
 
     /// A number for a segment that is being opened; never given twice.
@@ -138,14 +152,29 @@ impl BlockCache {
         found
     }
 
-    /// Changes the capacity, evicting what no longer fits.
-    pub fn set_capacity_bytes(&self, capacity_bytes: u64) {
-        self.inner.set_capacity(capacity_bytes);
+    /// Takes so much of the capacity for what its holder keeps in memory at any rate, evicting blocks that no longer fit.
+    /// False, and nothing taken, when that would be over a quarter of the capacity in all.
+    pub fn pin(&self, bytes: u64) -> bool {
+        let mut pinned = self.pinned_bytes.lock();
+        let fits = *pinned + bytes <= self.capacity_bytes / PINNED_PART;
+        if fits {
+            *pinned += bytes;
+            self.inner.set_capacity(self.capacity_bytes - *pinned);
+        }
+        fits
     }
 
-    /// Forgets every block of a segment. Walks the whole cache: for segments that are being deleted.
-    pub fn forget_segment(&self, segment_number: u64) {
-        self.inner.retain(|key, _| key.segment_number != segment_number);
+    /// Gives back what [`BlockCache::pin`] took.
+    pub fn unpin(&self, bytes: u64) {
+        let mut pinned = self.pinned_bytes.lock();
+        *pinned = pinned.saturating_sub(bytes);
+        self.inner.set_capacity(self.capacity_bytes - *pinned);
+    }
+
+    /// What of the capacity is pinned.
+    #[must_use]
+    pub fn pinned_bytes(&self) -> u64 {
+        *self.pinned_bytes.lock()
     }
 
     /// What the cache has done and holds.
@@ -186,15 +215,17 @@ mod tests {
     }
 
     #[test]
-    fn weight_stays_within_the_capacity_and_follows_it_down() {
+    fn weight_stays_within_the_capacity_and_makes_room_for_what_is_pinned() {
         let cache = BlockCache::new(1 << 20).unwrap();
         for offset in 0..1000 {
             cache.get_or_load(key(offset), || Ok(Bytes::from(vec![0; 4096]))).unwrap();
             assert!(cache.counts().weight_bytes <= 1 << 20);
         }
         assert!(cache.counts().blocks > 100);
-        cache.set_capacity_bytes(64 << 10);
-        assert!(cache.counts().weight_bytes <= 64 << 10);
+        assert!(cache.pin(200 << 10) && !cache.pin(100 << 10), "a quarter at most");
+        assert!(cache.counts().weight_bytes <= (1 << 20) - (200 << 10));
+        cache.unpin(200 << 10);
+        assert!(cache.pin(256 << 10));
     }
 
     #[test]
@@ -219,16 +250,5 @@ mod tests {
         }
         let left = (0..20).filter(|hot| cache.get(key(*hot)).is_some()).count();
         assert!(left >= 15, "{left} of 20 left");
-    }
-
-    #[test]
-    fn forgetting_a_segment_leaves_the_others() {
-        let cache = BlockCache::new(1 << 20).unwrap();
-        let other = BlockKey { segment_number: 8, offset: 0 };
-        cache.get_or_load(key(0), || Ok(Bytes::from_static(b"x"))).unwrap();
-        cache.get_or_load(other, || Ok(Bytes::from_static(b"y"))).unwrap();
-        cache.forget_segment(7);
-        assert!(cache.get(key(0)).is_none());
-        assert!(cache.get(other).is_some());
     }
 }

@@ -12,7 +12,7 @@
 //! ```
 
 use crate::base::checksum;
-use crate::base::compression;
+use crate::base::compression::Compression;
 use crate::base::wire::Reader;
 use crate::{Error, ErrorKind, Result};
 
@@ -26,7 +26,7 @@ const MAX_BODY_BYTES: usize = 256 << 20;
 /// `body` under `magic` and `version`.
 pub(super) fn seal(magic: [u8; 4], version: u16, body: &[u8]) -> Vec<u8> {
     let worth_it = (COMPRESS_FROM_BYTES..=MAX_BODY_BYTES).contains(&body.len());
-    let packed = if worth_it { compression::compress(body) } else { None };
+    let packed = if worth_it { Compression::Zstd.compress(body) } else { None };
     let mut stored = Vec::new();
     let flags = match (packed, u32::try_from(body.len())) {
         (Some(packed), Ok(length)) => {
@@ -78,7 +78,7 @@ pub(super) fn open(magic: [u8; 4], version: u16, bytes: &[u8], what: &str) -> Re
     if length > MAX_BODY_BYTES {
         return Err(packed.corrupt(&format!("body of {length} bytes is over the limit")));
     }
-    compression::decompress(packed.take(packed.remaining())?, length).map_err(|e| e.context(what))
+    Compression::Zstd.decompress(packed.take(packed.remaining())?, length).map_err(|e| e.context(what))
 }
 
 fn checksum(header: &[u8], stored: &[u8]) -> u64 {

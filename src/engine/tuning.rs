@@ -33,11 +33,11 @@ impl Tuning {
             page_bytes: if small { 64 << 10 } else { 256 << 10 },
             memtable_bytes: u64::MAX,
             epoch_bytes: (memory_bytes / 8).max(1 << 20),
-            block_bytes: 8 << 10,
+            block_bytes: 4 << 10,
             segment_bytes: if small { 4 << 20 } else { 32 << 20 },
             level_base_bytes: (memory_bytes / 4).max(16 << 20),
             level_zero_runs: 8,
-            compression: Compression::Zstd,
+            compression: Compression::Lz4,
         }
     }
 

@@ -29,6 +29,7 @@ pub mod readahead;
 pub mod reader;
 pub mod run_writer;
 pub mod stats;
+mod top;
 pub mod verify;
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! An open segment, and how it comes by its blocks.
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
-use std::sync::Arc;
+use std::cell::RefCell;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
@@ -16,6 +17,14 @@ use super::footer::{FOOTER_BYTES, Footer};
 use super::index::{self, Partition};
 use super::readahead::Readahead;
 use super::stats::SegmentStats;
+use super::top::TopIndex;
+
+/// Sealed blocks up to this length are read into a buffer that each thread keeps.
+const SCRATCH_BYTES: usize = 16 << 10;
+
+thread_local! {
+    static SCRATCH: RefCell<Option<Box<[u8]>>> = const { RefCell::new(None) };
+}
 
 /// An immutable sorted file of records, open for reading from any thread.
 #[derive(Debug)]
@@ -24,6 +33,8 @@ pub struct Segment {
     source: Arc<dyn ReadAt>,
     cache: Arc<BlockCache>,
     number: u64,
+    /// Once it has been read and the cache has room for it.
+    top: OnceLock<TopIndex>,
 }
 
 /// How a read may come by blocks.
@@ -68,7 +79,7 @@ impl Segment {
     #[must_use]
     pub fn open(meta: SegmentMeta, source: Arc<dyn ReadAt>, cache: Arc<BlockCache>) -> Arc<Self> {
         let number = cache.next_segment_number();
-        Arc::new(Self { meta, source, cache, number })
+        Arc::new(Self { meta, source, cache, number, top: OnceLock::new() })
     }
 
     /// What is known of it without reading.
@@ -138,8 +149,23 @@ impl Segment {
     }
 
     /// The partitions that answer for `key`; `None` when it is before all keys.
+    #[inline]
     pub(super) fn partition(&self, key: &[u8], access: Access) -> Result<Option<Partition>, Stop> {
+        match self.top.get().filter(|_| access != Access::Source) {
+            Some(top) => Ok(top.floor(key)),
+            None => self.partition_of_block(key, access),
+        }
+    }
+
+    #[cold]
+    fn partition_of_block(&self, key: &[u8], access: Access) -> Result<Option<Partition>, Stop> {
         let (top, handle) = (self.top(access)?, self.meta.top_index);
+        if access == Access::Fill
+            && let Some(decoded) = TopIndex::decode(top.clone(), &self.cache).map_err(|e| self.at(e, handle))?
+        {
+            // Another thread may have been first; both read the same bytes.
+            let _ = self.top.set(decoded);
+        }
         let Some(entry) = top.floor(key).map_err(|e| self.at(e, handle))? else { return Ok(None) };
         let found = index::decode_partition(top.value_bytes(&entry)).map_err(|e| self.at(e, handle))?;
         Ok(Some(found))
@@ -168,9 +194,24 @@ impl Segment {
 
     fn fetch(&self, handle: BlockHandle) -> Result<Bytes> {
         self.check_place(handle)?;
-        let mut sealed = vec![0; handle.length_bytes as usize];
-        self.source.read_at(handle.offset, &mut sealed).map_err(|e| self.at(e, handle))?;
-        self.unseal(sealed, handle).or_else(|error| self.fetch_second(handle, error))
+        let length = handle.length_bytes as usize;
+        let bytes = if length <= SCRATCH_BYTES {
+            SCRATCH.with_borrow_mut(|scratch| {
+                let sealed = scratch.get_or_insert_with(|| vec![0; SCRATCH_BYTES].into());
+                let sealed = sealed.get_mut(..length).unwrap_or_default();
+                self.source.read_at(handle.offset, sealed).map_err(|e| self.at(e, handle))?;
+                seal::unseal_copy(sealed, self.seed(handle)).map_err(|e| self.at(e, handle))
+            })
+        } else {
+            let mut sealed = vec![0; length];
+            self.source.read_at(handle.offset, &mut sealed).map_err(|e| self.at(e, handle))?;
+            self.unseal(sealed, handle)
+        };
+        bytes.or_else(|error| self.fetch_second(handle, error))
+    }
+
+    fn seed(&self, handle: BlockHandle) -> u64 {
+        seal::seed(self.meta.id, handle.offset)
     }
 
     /// A block that failed its checksum, from the source's second copy if it has one.
@@ -182,13 +223,13 @@ impl Segment {
         let at = |e: Error| e.context(format!("segment `{}`, block at {}", copy.name(), handle.offset));
         let mut sealed = vec![0; handle.length_bytes as usize];
         copy.read_at(handle.offset, &mut sealed).map_err(at)?;
-        let bytes = seal::unseal(sealed, seal::seed(self.meta.id, handle.offset)).map_err(at)?;
+        let bytes = seal::unseal(sealed, self.seed(handle)).map_err(at)?;
         self.source.distrust(&why);
         Ok(bytes)
     }
 
     fn unseal(&self, sealed: Vec<u8>, handle: BlockHandle) -> Result<Bytes> {
-        seal::unseal(sealed, seal::seed(self.meta.id, handle.offset)).map_err(|e| self.at(e, handle))
+        seal::unseal(sealed, self.seed(handle)).map_err(|e| self.at(e, handle))
     }
 
     /// Bounds a block by its file before anything is allocated for it.
