@@ -138,7 +138,7 @@ impl Backend {
         }
     }
 
-    fn env(&self) -> &Inner {
+    pub(super) fn env(&self) -> &Inner {
         &self.shared.env
     }
 

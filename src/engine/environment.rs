@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use parking_lot::Mutex;
 
 use super::backend::Backend;
+use super::batched::Readers;
 use super::disk::DiskBudget;
 use super::folders::{self, Folders};
 use super::restore;
@@ -192,9 +193,12 @@ impl EnvironmentBuilder {
                 self.files.free_bytes(&self.directory)?.saturating_add(left) / 10 * 9
             }
         };
-        let (local, remote) = match self.executors {
-            Some(executors) => executors,
-            None => default_executors()?,
+        let (local, remote, readers) = match self.executors {
+            Some((local, remote)) => (local.clone(), remote, Readers::on(local)),
+            None => {
+                let (local, remote) = default_executors()?;
+                (local, remote, Readers::default())
+            }
         };
         let memory = MemoryPlan::of(self.memory_bytes);
         let budget = Budget::new(self.memory_bytes);
@@ -214,6 +218,7 @@ impl EnvironmentBuilder {
                 random: self.random,
                 local,
                 remote,
+                readers,
                 tuning,
                 checkpoints: self.checkpoints,
                 eager_restore: self.eager_restore,
@@ -272,6 +277,8 @@ pub(super) struct Inner {
     pub random: Arc<dyn Random>,
     pub local: Arc<dyn Executor>,
     pub remote: Arc<dyn Executor>,
+    /// Help with reads of many keys.
+    pub readers: Readers,
     pub tuning: Tuning,
     pub checkpoints: CoordinatorSettings,
     pub eager_restore: bool,

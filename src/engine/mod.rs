@@ -10,6 +10,7 @@
 mod admitted;
 mod backend;
 mod background;
+mod batched;
 mod bring_in;
 mod checkpoints;
 mod current_key;

@@ -9,7 +9,7 @@ use crate::base::descriptor::Layout;
 use crate::base::key::{self, KeyParts};
 use crate::base::record::{ExpiryMs, Kind, NEVER, Record};
 use crate::memtable::{Base, Lookup, Probe};
-use crate::read::Lookup as Newer;
+use crate::read::{Lookup as Newer, Visible};
 use crate::{Error, ErrorKind, Result};
 
 /// Bytes of clean records that are gone through when a write finds memory full.
@@ -74,25 +74,23 @@ impl Backend {
     fn get_cold(&mut self) -> Result<Option<Value<'_>>> {
         self.resolver.now_ms = self.shared.now_ms();
         let found = self.tree.get(self.key.bytes(), self.key.group_prefix(), Newer::default(), &self.resolver)?;
-        match found {
-            Some(visible) => {
-                let adopted = self.memtable.adopted_sequence();
-                // The adopted sequence stands for that of the record, which is none greater.
-                let record = Record {
-                    key: self.key.bytes(),
-                    sequence: adopted,
-                    kind: Kind::Put,
-                    expiry: visible.expiry,
-                    value: &visible.value,
-                };
-                self.memtable.promote(self.key.mem_key(), &record, adopted);
-                Ok(Some(Value::block(visible.value)))
-            }
-            None => {
-                self.memtable.note_absent(self.key.mem_key());
-                Ok(None)
-            }
-        }
+        self.keep_found(found.as_ref());
+        Ok(found.map(|visible| Value::block(visible.value)))
+    }
+
+    /// Keeps in memory what the tree says of the current key, which memory knew nothing of.
+    pub(super) fn keep_found(&mut self, found: Option<&Visible>) {
+        let Some(visible) = found else { return self.memtable.note_absent(self.key.mem_key()) };
+        let adopted = self.memtable.adopted_sequence();
+        // The adopted sequence stands for that of the record, which is none greater.
+        let record = Record {
+            key: self.key.bytes(),
+            sequence: adopted,
+            kind: Kind::Put,
+            expiry: visible.expiry,
+            value: &visible.value,
+        };
+        self.memtable.promote(self.key.mem_key(), &record, adopted);
     }
 
     /// A key with operands in memory.
@@ -113,24 +111,6 @@ impl Backend {
         let below = below.as_ref().map(|visible| &*visible.value);
         self.value = chain.fold(operator, below, self.resolver.now_ms)?;
         Ok(Some(Value::memory(&self.value)))
-    }
-
-    /// The values of many keys of one state, handed to `visit` with the key's index, in no order that may be
-    /// relied on. Cheaper than as many calls of [`Backend::get`] when keys aren't in memory.
-    ///
-    /// # Errors
-    /// As [`Backend::get`], and whatever `visit` returns.
-    pub fn get_many(
-        &mut self,
-        state: RawState,
-        keys: &[KeyParts<'_>],
-        mut visit: impl FnMut(usize, Option<&[u8]>) -> Result<()>,
-    ) -> Result<()> {
-        for (index, key) in keys.iter().enumerate() {
-            let value = self.get(state, *key)?;
-            visit(index, value.as_deref())?;
-        }
-        Ok(())
     }
 
     /// Checks and encodes a write's key, and makes the write bear the pressure there is, before anything changes.

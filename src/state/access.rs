@@ -160,6 +160,17 @@ impl Handle {
         }
     }
 
+    /// Reads many entries.
+    pub(super) fn get_many<V: Codec>(
+        self,
+        backend: &mut Backend,
+        at: &[Located],
+        mut visit: impl FnMut(usize, Option<V>) -> Result<()>,
+    ) -> Result<()> {
+        let parts: Vec<_> = at.iter().map(Located::parts).collect();
+        backend.get_many(self.raw, &parts, |index, bytes| visit(index, bytes.map(V::decode).transpose()?))
+    }
+
     /// True when the entry is there.
     pub(super) fn contains(self, backend: &mut Backend, at: &Located) -> Result<bool> {
         Ok(backend.get(self.raw, at.parts())?.is_some())

@@ -51,6 +51,34 @@ impl<K: Codec, V: Codec, N: Codec> ValueState<K, V, N> {
         self.handle.get(backend, &at)
     }
 
+    /// The values of many keys, handed to `visit` with the place of each among the keys, in no order that may be relied
+    /// on. Those that aren't in memory are read side by side: several times faster than one after another.
+    ///
+    /// ```
+    /// # use highwater::*;
+    /// # let dir = tempfile::tempdir()?;
+    /// # let env = Environment::builder(dir.path()).store("memory:///").open()?;
+    /// # let mut b = env.backend(&Operator::new("op", 128), Subtask { index: 0, parallelism: 1 }, None)?;
+    /// let hits = b.value_state::<String, u64>("hits")?;
+    /// hits.put(&mut b, "a", 1)?;
+    /// let mut found = [None; 2];
+    /// hits.get_many(&mut b, ["a", "b"], |index, value| Ok(found[index] = value))?;
+    /// assert_eq!(found, [Some(1), None]);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`ValueState::get`], and what `visit` returns; some keys have been visited then.
+    pub fn get_many<A: Address<K, N>>(
+        self,
+        backend: &mut Backend,
+        keys: impl IntoIterator<Item = A>,
+        visit: impl FnMut(usize, Option<V>) -> Result<()>,
+    ) -> Result<()> {
+        let at = keys.into_iter().map(|key| Located::of(backend, &key)).collect::<Result<Vec<_>>>()?;
+        self.handle.get_many(backend, &at, visit)
+    }
+
     /// Sets the value.
     ///
     /// # Errors
