@@ -1,11 +1,10 @@
 //! Groups: the members of one prefix in the order of their user keys.
 //!
 //! A small group is a sorted vector of slots with the first bytes of each user key beside them; a large
-//! one is a B-tree. What a group knows beyond its members decides whether a read has to go below it.
+//! one has leaves ([`super::sorted`]). What a group knows beyond its members decides whether a read has to go below it.
 
 use std::cell::Cell;
 use std::cmp::Ordering;
-use std::collections::{BTreeMap, btree_map};
 use std::ops::Bound;
 
 use crate::base::checksum;
@@ -17,15 +16,12 @@ use crate::io::memory::Slabs;
 use super::index::ShardedIndex;
 use super::location::{Location, Slot};
 use super::log::Log;
-use super::user_key::UserKey;
+use super::sorted::{Sorted, SortedIter};
 
 /// Members up to which a group is a vector.
 const SMALL_MEMBERS: usize = 32;
 /// The accounts of small allocations are settled with the budget in steps of this many bytes.
 const SETTLE_BYTES: u64 = 64 << 10;
-
-/// The members of a large group.
-pub(super) type Tree = BTreeMap<UserKey, Cell<Slot>>;
 
 #[derive(Debug)]
 pub(super) struct Member {
@@ -36,7 +32,7 @@ pub(super) struct Member {
 #[derive(Debug)]
 pub(super) enum Members {
     Small(Vec<Member>),
-    Large(Tree),
+    Large(Sorted),
 }
 
 /// The first eight bytes as a number, zeros behind: its order never contradicts that of the keys.
@@ -62,51 +58,49 @@ impl Members {
     pub(super) fn len(&self) -> usize {
         match self {
             Self::Small(members) => members.len(),
-            Self::Large(tree) => tree.len(),
+            Self::Large(sorted) => sorted.len(),
         }
     }
 
     pub(super) fn find(&self, log: &Log, user_key: &[u8]) -> Option<&Cell<Slot>> {
         match self {
             Self::Small(members) => search(members, log, user_key).ok().map(|at| &members[at].slot),
-            Self::Large(tree) => tree.get(&UserKey::new(user_key)),
+            Self::Large(sorted) => sorted.find(log, user_key),
         }
     }
 
-    /// Adds a member that isn't there. Returns the bytes that it takes.
-    fn insert(&mut self, log: &Log, user_key: &[u8], slot: Slot) -> u64 {
-        let slot = Cell::new(slot);
+    /// Adds a member that isn't there.
+    fn insert(&mut self, log: &Log, user_key: &[u8], slot: Slot) {
         match self {
             Self::Small(members) if members.len() < SMALL_MEMBERS => {
                 let (Ok(at) | Err(at)) = search(members, log, user_key);
-                members.insert(at, Member { head: head_of(user_key), slot });
-                return self.member_bytes(user_key);
+                members.insert(at, Member { head: head_of(user_key), slot: Cell::new(slot) });
             }
             Self::Small(members) => {
-                let keyed = |m: &Member| (UserKey::new(log.user_key(m.slot.get().location())), m.slot.clone());
-                let mut tree: Tree = members.iter().map(keyed).collect();
-                tree.insert(UserKey::new(user_key), slot);
-                *self = Self::Large(tree);
+                let mut sorted = Sorted::new();
+                for slot in members.iter().map(|member| member.slot.get()) {
+                    sorted.insert(log, log.user_key(slot.location()), slot);
+                }
+                sorted.insert(log, user_key, slot);
+                *self = Self::Large(sorted);
             }
-            Self::Large(tree) => {
-                tree.insert(UserKey::new(user_key), slot);
-            }
+            Self::Large(sorted) => sorted.insert(log, user_key, slot),
         }
-        self.member_bytes(user_key)
     }
 
     fn remove(&mut self, log: &Log, user_key: &[u8]) -> Option<Slot> {
         match self {
             Self::Small(members) => search(members, log, user_key).ok().map(|at| members.remove(at).slot.get()),
-            Self::Large(tree) => tree.remove(&UserKey::new(user_key)).map(Cell::into_inner),
+            Self::Large(sorted) => sorted.remove(log, user_key),
         }
     }
 
-    /// What a member costs: a vector's entry, or an entry of a B-tree two thirds full.
-    fn member_bytes(&self, user_key: &[u8]) -> u64 {
+    /// Bytes that they take.
+    #[inline]
+    fn size_bytes(&self) -> u64 {
         match self {
-            Self::Small(_) => size_of::<Member>() as u64,
-            Self::Large(_) => 72 + UserKey::new(user_key).heap_bytes(),
+            Self::Small(members) => (members.len() * size_of::<Member>()) as u64,
+            Self::Large(sorted) => sorted.size_bytes(),
         }
     }
 
@@ -115,7 +109,7 @@ impl Members {
     pub(super) fn last(&self) -> Option<&Cell<Slot>> {
         match self {
             Self::Small(members) => members.last().map(|member| &member.slot),
-            Self::Large(tree) => tree.last_key_value().map(|(_, slot)| slot),
+            Self::Large(sorted) => sorted.last(),
         }
     }
 
@@ -140,7 +134,7 @@ impl Members {
                 };
                 MemberIter::Small(members.get(start..end).unwrap_or_default().iter())
             }
-            Self::Large(tree) => MemberIter::Large(tree.range((from.map(UserKey::new), to.map(UserKey::new)))),
+            Self::Large(sorted) => MemberIter::Large(sorted.range(log, from, to)),
         }
     }
 }
@@ -149,7 +143,7 @@ impl Members {
 #[derive(Debug)]
 pub(super) enum MemberIter<'a> {
     Small(std::slice::Iter<'a, Member>),
-    Large(btree_map::Range<'a, UserKey, Cell<Slot>>),
+    Large(SortedIter<'a>),
 }
 
 impl<'a> MemberIter<'a> {
@@ -158,8 +152,7 @@ impl<'a> MemberIter<'a> {
         match (self, direction) {
             (Self::Small(iter), Direction::Forward) => iter.next().map(|m| &m.slot),
             (Self::Small(iter), Direction::Backward) => iter.next_back().map(|m| &m.slot),
-            (Self::Large(iter), Direction::Forward) => iter.next().map(|(_, slot)| slot),
-            (Self::Large(iter), Direction::Backward) => iter.next_back().map(|(_, slot)| slot),
+            (Self::Large(iter), direction) => iter.step(direction),
         }
     }
 }
@@ -188,6 +181,9 @@ pub(super) struct Group {
     pub(super) absent_epoch: Sequence,
     /// Newest delete whose record is in the log only. Until it is adopted the group must stay complete.
     pub(super) silent_delete: Sequence,
+    /// The adopted sequence at which the version wasn't known to hold nothing below the prefix: it needn't be asked
+    /// again before another is adopted.
+    pub(super) asked_at: Sequence,
     /// The group waits in the queue of those that may have become empty.
     pub(super) queued: bool,
 }
@@ -202,6 +198,7 @@ impl Group {
             complete_since: Sequence::MAX,
             absent_epoch: 0,
             silent_delete: 0,
+            asked_at: Sequence::MAX,
             queued: false,
         }
     }
@@ -302,29 +299,40 @@ impl Groups {
 
     pub(super) fn insert_member(&mut self, log: &Log, id: u32, user_key: &[u8], location: Location) {
         self.changes += 1;
-        let bytes = self.slab[id as usize].members.insert(log, user_key, Slot::new(0, location));
-        self.charge(bytes);
+        let members = &mut self.slab[id as usize].members;
+        let before = members.size_bytes();
+        members.insert(log, user_key, Slot::new(0, location));
+        let after = members.size_bytes();
+        self.recharge(before, after);
     }
 
     pub(super) fn remove_member(&mut self, log: &Log, id: u32, user_key: &[u8]) -> Option<Slot> {
         self.changes += 1;
         let members = &mut self.slab[id as usize].members;
+        let before = members.size_bytes();
         let removed = members.remove(log, user_key)?;
-        let bytes = members.member_bytes(user_key);
         if members.len() == 0 {
             *members = Members::Small(Vec::new());
         }
-        self.refund(bytes);
+        let after = members.size_bytes();
+        self.recharge(before, after);
         Some(removed)
     }
 
-    /// Takes all members out; a large tree is left for the caller to drop where it doesn't hurt.
+    /// Takes all members out; a large group's are left for the caller to drop where it doesn't hurt.
     pub(super) fn take_members(&mut self, id: u32) -> Members {
         self.changes += 1;
         let taken = std::mem::replace(&mut self.slab[id as usize].members, Members::Small(Vec::new()));
-        let each = taken.member_bytes(&[]);
-        self.refund(each * taken.len() as u64);
+        self.refund(taken.size_bytes());
         taken
+    }
+
+    #[inline]
+    fn recharge(&mut self, before: u64, after: u64) {
+        if before != after {
+            self.used_bytes = self.used_bytes + after - before;
+            self.settle();
+        }
     }
 
     fn charge(&mut self, bytes: u64) {
@@ -333,8 +341,7 @@ impl Groups {
     }
 
     fn refund(&mut self, bytes: u64) {
-        // Long user keys of a tree that was dropped whole aren't counted one by one.
-        self.used_bytes = self.used_bytes.saturating_sub(bytes);
+        self.used_bytes -= bytes;
         self.settle();
     }
 

@@ -10,13 +10,14 @@ use crate::cache::budget::Budget;
 use crate::io::memory::{PIECE_BYTES, Slabs};
 
 use super::evict::Evictable;
-use super::group::{Groups, Tree};
+use super::group::Groups;
 use super::index::ShardedIndex;
 use super::key::MemKey;
 use super::location::{Location, MAX_PAGE_BYTES, Slot};
 use super::log::Log;
 use super::page::PagePool;
 use super::sealed::SealedEpoch;
+use super::sorted::Sorted;
 
 /// How a memtable is made.
 #[derive(Debug, Clone)]
@@ -56,14 +57,14 @@ pub(super) struct Sight {
 #[derive(Debug, Default)]
 pub struct Trash {
     pub(super) epochs: Vec<Arc<SealedEpoch>>,
-    pub(super) trees: Vec<Tree>,
+    pub(super) members: Vec<Sorted>,
 }
 
 impl Trash {
     /// True when there is nothing to drop.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.epochs.is_empty() && self.trees.is_empty()
+        self.epochs.is_empty() && self.members.is_empty()
     }
 }
 

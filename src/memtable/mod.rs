@@ -56,6 +56,7 @@ mod read;
 mod scan;
 mod sealed;
 mod shard;
+mod sorted;
 mod table;
 mod user_key;
 mod write;

@@ -63,8 +63,8 @@ impl Memtable {
         if few {
             self.kill_open_members(id);
         }
-        if let Members::Large(tree) = self.groups.take_members(id) {
-            self.trash.trees.push(tree);
+        if let Members::Large(sorted) = self.groups.take_members(id) {
+            self.trash.members.push(sorted);
         }
         self.bury(id, location);
         self.group_shrank(id);

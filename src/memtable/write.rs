@@ -112,9 +112,10 @@ impl Memtable {
     }
 
     /// Asks what lies below a key that isn't in memory: the group first, then the memo, then the caller.
-    pub(super) fn ask(&self, key: &MemKey<'_>, place: Place, below: impl FnOnce() -> Below) -> Below {
+    pub(super) fn ask(&mut self, key: &MemKey<'_>, place: Place, below: impl FnOnce() -> Below) -> Below {
         match place {
             Place::Member(id) if self.groups.get(id).complete_at(self.current) => Below::NothingAtKey,
+            Place::Member(id) if !self.noted_absent(key) => self.ask_for_group(id, below),
             // Only the caller can speak for a whole group.
             Place::NoGroup => match below() {
                 Below::Unknown if self.noted_absent(key) => Below::NothingAtKey,
@@ -123,6 +124,18 @@ impl Memtable {
             _ if self.noted_absent(key) => Below::NothingAtKey,
             _ => below(),
         }
+    }
+
+    /// Asks for a group that memory knows in part, once for each version.
+    fn ask_for_group(&mut self, id: u32, below: impl FnOnce() -> Below) -> Below {
+        if self.groups.get(id).asked_at == self.adopted {
+            return Below::Unknown;
+        }
+        let answer = below();
+        if answer == Below::Unknown {
+            self.groups.get_mut(id).asked_at = self.adopted;
+        }
+        answer
     }
 
     /// Writes over the newest record of `key`.

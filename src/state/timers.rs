@@ -15,7 +15,7 @@ use super::access::{Handle, Located};
 use super::address::Address;
 use super::codec::{Codec, take_part, undecodable};
 use super::scratch::Scratch;
-use super::upcoming::{BATCH_BYTES, BATCH_TIMERS, Batch, Known, Upcoming};
+use super::upcoming::{BATCH_BYTES, Batch, Known, Upcoming};
 use crate::Result;
 use crate::base::cursor::Direction;
 use crate::base::key::{check_part, put_escaped};
@@ -128,7 +128,8 @@ impl<K: Codec, N: Codec> TimerService<K, N> {
         if let Some(upcoming) = &mut self.upcoming
             && upcoming[domain as usize].remove(group, timer.parts().user_key)?
         {
-            let batch = read(self.handle, backend, domain, group, timer.parts().user_key)?;
+            let most = upcoming[domain as usize].batch_timers();
+            let batch = read(self.handle, backend, domain, group, timer.parts().user_key, most)?;
             upcoming[domain as usize].replace(group, batch)?;
         }
         Ok(())
@@ -154,7 +155,8 @@ impl<K: Codec, N: Codec> TimerService<K, N> {
         at.set_user_key(first);
         // Before anything is deleted: should reading fail, the timer is still there.
         if known == Known::Alone {
-            upcoming.replace(group, read(handle, backend, domain, group, at.parts().user_key)?)?;
+            let most = upcoming.batch_timers();
+            upcoming.replace(group, read(handle, backend, domain, group, at.parts().user_key, most)?)?;
         }
         handle.delete(backend, &at)?;
         upcoming.remove(group, at.parts().user_key)?;
@@ -205,7 +207,8 @@ fn load(handle: Handle, backend: &mut Backend) -> Result<[Upcoming; 2]> {
     let mut upcoming = [Upcoming::new(groups, time_of), Upcoming::new(groups, time_of)];
     for domain in DOMAINS {
         for group in groups.first()..=groups.last() {
-            let batch = read(handle, backend, domain, group, &[domain as u8])?;
+            let most = upcoming[domain as usize].batch_timers();
+            let batch = read(handle, backend, domain, group, &[domain as u8], most)?;
             upcoming[domain as usize].replace(group, batch)?;
         }
     }
@@ -223,7 +226,7 @@ fn next(
     while let Some((time, group)) = upcoming.first().filter(|(time, _)| *time <= until_ms) {
         match upcoming.first_of(group) {
             Some((first, Known::Doubtful)) => {
-                let batch = read(handle, backend, domain, group, first)?;
+                let batch = read(handle, backend, domain, group, first, upcoming.batch_timers())?;
                 upcoming.replace(group, batch)?;
             }
             _ => return Ok(Some((time, group))),
@@ -234,11 +237,18 @@ fn next(
 
 /// The first timers of a group at or after `from`, before which there is none: looking from there on passes over the
 /// deletes of all that have popped. Two at least, if there are so many.
-fn read(handle: Handle, backend: &mut Backend, domain: TimeDomain, group: KeyGroup, from: &[u8]) -> Result<Batch> {
+fn read(
+    handle: Handle,
+    backend: &mut Backend,
+    domain: TimeDomain,
+    group: KeyGroup,
+    from: &[u8],
+    most: usize,
+) -> Result<Batch> {
     let bounds = (Bound::Included(from), Bound::Unbounded);
     let mut scan = handle.scan(backend, &Located::group(group), bounds, Direction::Forward)?;
     let (mut batch, mut bytes) = (Batch::default(), 0);
-    while batch.timers.len() < 2 || (batch.timers.len() < BATCH_TIMERS && bytes < BATCH_BYTES) {
+    while batch.timers.len() < 2 || (batch.timers.len() < most && bytes < BATCH_BYTES) {
         // Without an upper bound, which would have to be looked up: behind the domain come timers of the next.
         let Some((timer, _)) = scan.next()?.filter(|(timer, _)| timer.first() == Some(&(domain as u8))) else {
             batch.all = true;

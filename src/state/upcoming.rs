@@ -9,12 +9,11 @@ use crate::base::key_group::{KeyGroup, KeyGroupRange};
 
 use super::winners::Winners;
 
-/// Timers of a group that are read at a time, and their bytes, beyond the second.
-pub(super) const BATCH_TIMERS: usize = 32;
+/// Timers of a group that are read at a time, and their bytes, beyond the second. With many groups fewer timers, so that
+/// all groups together keep no more than [`ALL_TIMERS`], and twice that of those that are registered.
+const BATCH_TIMERS: usize = 64;
 pub(super) const BATCH_BYTES: usize = 8 << 10;
-
-/// Timers up to which those that are registered join the ones that were read.
-const MOST_TIMERS: usize = 2 * BATCH_TIMERS;
+const ALL_TIMERS: usize = 16 << 10;
 
 /// User key of a timer.
 pub(super) type Key = SmallVec<[u8; 48]>;
@@ -55,6 +54,7 @@ pub(super) struct Upcoming {
     range: KeyGroupRange,
     groups: Vec<Option<Box<Group>>>,
     by_time: Winners,
+    batch_timers: usize,
     time_of: fn(&[u8]) -> Result<i64>,
 }
 
@@ -62,7 +62,14 @@ impl Upcoming {
     /// None of any of these groups; `time_of` takes the time out of a timer.
     pub(super) fn new(range: KeyGroupRange, time_of: fn(&[u8]) -> Result<i64>) -> Self {
         let count = usize::from(range.last() - range.first()) + 1;
-        Self { range, groups: (0..count).map(|_| None).collect(), by_time: Winners::new(count), time_of }
+        let batch_timers = (ALL_TIMERS / count).clamp(2, BATCH_TIMERS);
+        let groups = (0..count).map(|_| None).collect();
+        Self { range, groups, by_time: Winners::new(count), batch_timers, time_of }
+    }
+
+    /// Timers of a group to be read at a time.
+    pub(super) fn batch_timers(&self) -> usize {
+        self.batch_timers
     }
 
     fn index_of(&self, group: KeyGroup) -> usize {
@@ -103,7 +110,7 @@ impl Upcoming {
 
     /// A timer was registered.
     pub(super) fn register(&mut self, group: KeyGroup, timer: &[u8]) -> Result<()> {
-        let index = self.index_of(group);
+        let (index, most) = (self.index_of(group), 2 * self.batch_timers);
         let Some(known) = self.groups[index].as_deref_mut() else {
             let timers = VecDeque::from([Key::from_slice(timer)]);
             return self.replace(group, Batch { timers, all: true });
@@ -114,7 +121,7 @@ impl Upcoming {
         }
         let Err(at) = known.timers.binary_search_by(|other| other.as_slice().cmp(timer)) else { return Ok(()) };
         if at > 0 {
-            known.insert(at, timer);
+            known.insert(at, timer, most);
             return Ok(());
         }
         // The one before which none stood may be gone, and this one is there.
@@ -122,7 +129,7 @@ impl Upcoming {
             known.timers.clear();
             (known.bytes, known.all) = (0, false);
         }
-        known.insert(0, timer);
+        known.insert(0, timer, most);
         self.settle(index)
     }
 
@@ -158,10 +165,10 @@ impl Upcoming {
 }
 
 impl Group {
-    fn insert(&mut self, at: usize, timer: &[u8]) {
+    fn insert(&mut self, at: usize, timer: &[u8], most: usize) {
         self.bytes += timer.len();
         self.timers.insert(at, timer.into());
-        while self.timers.len() > MOST_TIMERS || (self.timers.len() > 2 && self.bytes > 2 * BATCH_BYTES) {
+        while self.timers.len() > most || (self.timers.len() > 2 && self.bytes > 2 * BATCH_BYTES) {
             self.bytes -= self.timers.pop_back().map_or(0, |timer| timer.len());
             self.all = false;
         }
@@ -222,7 +229,7 @@ mod tests {
         for n in (0..=255).rev() {
             upcoming.register(1, &[n]).unwrap();
         }
-        assert_eq!(upcoming.groups[0].as_ref().unwrap().timers.len(), MOST_TIMERS);
+        assert_eq!(upcoming.groups[0].as_ref().unwrap().timers.len(), 2 * BATCH_TIMERS);
         for n in 0..50 {
             upcoming.register(2, &[&[n][..], &[0; 60_000]].concat()).unwrap();
         }

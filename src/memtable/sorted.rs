@@ -1,0 +1,374 @@
+//! Many members of a group in the order of their user keys.
+//!
+//! Leaves hold up to [`LEAF_MEMBERS`] members, the heads of their user keys together and their slots together, so that a
+//! search touches few cache lines; a tree of separators leads to the leaf. A leaf's members are at or above its
+//! separator and below the next one. User keys beyond their heads are looked at in the log, and only where heads are equal.
+
+use std::cell::Cell;
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, btree_map};
+use std::ops::Bound;
+
+use crate::base::cursor::Direction;
+
+use super::location::Slot;
+use super::log::Log;
+use super::user_key::{Head, UserKey};
+
+/// Most members of a leaf.
+const LEAF_MEMBERS: usize = 64;
+/// A leaf with fewer is joined with the next one where both fit with room to spare.
+const FEW_MEMBERS: usize = LEAF_MEMBERS / 4;
+const ROOMY_MEMBERS: usize = LEAF_MEMBERS / 4 * 3;
+
+/// What a leaf costs: its arrays, and its entry in a B-tree two thirds full.
+const LEAF_BYTES: u64 = (LEAF_MEMBERS * (size_of::<Head>() + size_of::<Slot>())) as u64 + 32 + 176;
+
+#[derive(Debug)]
+struct Leaf {
+    heads: Vec<Head>,
+    slots: Vec<Cell<Slot>>,
+}
+
+impl Leaf {
+    fn new() -> Self {
+        Self { heads: Vec::with_capacity(LEAF_MEMBERS), slots: Vec::with_capacity(LEAF_MEMBERS) }
+    }
+
+    /// Place of `user_key`, or where it would stand.
+    #[inline]
+    fn search(&self, log: &Log, user_key: &[u8], head: Head) -> Result<usize, usize> {
+        let (mut low, mut high) = (0, self.heads.len());
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let order = self.heads[middle].cmp(&head).then_with(|| {
+                if head.is_whole() {
+                    return Ordering::Equal;
+                }
+                log.user_key(self.slots[middle].get().location()).cmp(user_key)
+            });
+            match order {
+                Ordering::Less => low = middle + 1,
+                Ordering::Greater => high = middle,
+                Ordering::Equal => return Ok(middle),
+            }
+        }
+        Err(low)
+    }
+
+    /// How many members are below `bound` as the start of a range.
+    fn start(&self, log: &Log, bound: Bound<&[u8]>) -> usize {
+        match bound {
+            Bound::Unbounded => 0,
+            Bound::Included(key) => self.search(log, key, Head::of(key)).unwrap_or_else(|at| at),
+            Bound::Excluded(key) => self.search(log, key, Head::of(key)).map_or_else(|at| at, |at| at + 1),
+        }
+    }
+
+    /// How many members are within `bound` as the end of a range.
+    fn end(&self, log: &Log, bound: Bound<&[u8]>) -> usize {
+        match bound {
+            Bound::Unbounded => self.slots.len(),
+            Bound::Included(key) => self.search(log, key, Head::of(key)).map_or_else(|at| at, |at| at + 1),
+            Bound::Excluded(key) => self.search(log, key, Head::of(key)).unwrap_or_else(|at| at),
+        }
+    }
+
+    fn insert(&mut self, at: usize, head: Head, slot: Slot) {
+        self.heads.insert(at, head);
+        self.slots.insert(at, Cell::new(slot));
+    }
+
+    fn split_off(&mut self, at: usize) -> Self {
+        let mut right = Self::new();
+        right.heads.extend(self.heads.drain(at..));
+        right.slots.extend(self.slots.drain(at..));
+        right
+    }
+
+    fn append(&mut self, right: Self) {
+        self.heads.extend(right.heads);
+        self.slots.extend(right.slots);
+    }
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Sorted {
+    /// By separator; the first one is the empty key, and always there.
+    leaves: BTreeMap<UserKey, Leaf>,
+    len: usize,
+    separator_bytes: u64,
+}
+
+impl Sorted {
+    /// None.
+    pub(super) fn new() -> Self {
+        Self { leaves: BTreeMap::from([(UserKey::new(&[]), Leaf::new())]), len: 0, separator_bytes: 0 }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Bytes that it takes.
+    pub(super) fn size_bytes(&self) -> u64 {
+        self.leaves.len() as u64 * LEAF_BYTES + self.separator_bytes
+    }
+
+    #[inline]
+    pub(super) fn find(&self, log: &Log, user_key: &[u8]) -> Option<&Cell<Slot>> {
+        let key = UserKey::new(user_key);
+        let head = key.head();
+        let (_, leaf) = self.leaves.range(..=key).next_back()?;
+        leaf.search(log, user_key, head).ok().map(|at| &leaf.slots[at])
+    }
+
+    /// Adds a member that isn't there.
+    pub(super) fn insert(&mut self, log: &Log, user_key: &[u8], slot: Slot) {
+        let key = UserKey::new(user_key);
+        let head = key.head();
+        let Some((_, leaf)) = self.leaves.range_mut(..=key).next_back() else { return };
+        let (Ok(at) | Err(at)) = leaf.search(log, user_key, head);
+        self.len += 1;
+        if leaf.slots.len() < LEAF_MEMBERS {
+            return leaf.insert(at, head, slot);
+        }
+        // At the end a full leaf stays full: what is added in order fills leaves.
+        let middle = if at == LEAF_MEMBERS { LEAF_MEMBERS } else { LEAF_MEMBERS / 2 };
+        let mut right = leaf.split_off(middle);
+        if at < middle {
+            leaf.insert(at, head, slot);
+        } else {
+            right.insert(at - middle, head, slot);
+        }
+        let first = if at == middle { user_key } else { log.user_key(right.slots[0].get().location()) };
+        let separator = UserKey::new(first);
+        self.separator_bytes += separator.heap_bytes();
+        self.leaves.insert(separator, right);
+    }
+
+    pub(super) fn remove(&mut self, log: &Log, user_key: &[u8]) -> Option<Slot> {
+        let key = UserKey::new(user_key);
+        let head = key.head();
+        let (separator, leaf) = self.leaves.range_mut(..=key).next_back()?;
+        let at = leaf.search(log, user_key, head).ok()?;
+        leaf.heads.remove(at);
+        let slot = leaf.slots.remove(at);
+        self.len -= 1;
+        let left = leaf.slots.len();
+        if left < FEW_MEMBERS {
+            let separator = separator.clone();
+            self.thin_out(separator, left);
+        }
+        Some(slot.into_inner())
+    }
+
+    /// The leaf at `separator` has become small: it goes, or it is joined with a neighbour.
+    fn thin_out(&mut self, separator: UserKey, left: usize) {
+        if left == 0 && !separator.is_empty() {
+            self.take(&separator);
+            return;
+        }
+        let roomy = |leaf: &Leaf| leaf.slots.len() + left <= ROOMY_MEMBERS;
+        let before = self.leaves.range(..&separator).next_back().filter(|(_, leaf)| roomy(leaf));
+        let behind = || self.leaves.range((Bound::Excluded(&separator), Bound::Unbounded)).next();
+        let (into, from) = match (before, behind()) {
+            (Some((before, _)), _) => (before.clone(), separator),
+            (None, Some((behind, leaf))) if roomy(leaf) => (separator, behind.clone()),
+            _ => return,
+        };
+        let Some(right) = self.take(&from) else { return };
+        if let Some(leaf) = self.leaves.get_mut(&into) {
+            leaf.append(right);
+        }
+    }
+
+    fn take(&mut self, separator: &UserKey) -> Option<Leaf> {
+        let leaf = self.leaves.remove(separator)?;
+        self.separator_bytes -= separator.heap_bytes();
+        Some(leaf)
+    }
+
+    /// The slot of the greatest user key.
+    #[inline]
+    pub(super) fn last(&self) -> Option<&Cell<Slot>> {
+        // Only the first leaf may be empty.
+        self.leaves.last_key_value().and_then(|(_, leaf)| leaf.slots.last())
+    }
+
+    /// The slots within the bounds, which must not be crossed.
+    pub(super) fn range(&self, log: &Log, from: Bound<&[u8]>, to: Bound<&[u8]>) -> SortedIter<'_> {
+        let start = match from {
+            Bound::Unbounded => None,
+            Bound::Included(key) | Bound::Excluded(key) => {
+                self.leaves.range(..=UserKey::new(key)).next_back().map(|(separator, _)| separator)
+            }
+        };
+        let end = match to {
+            Bound::Unbounded => Bound::Unbounded,
+            Bound::Included(key) | Bound::Excluded(key) => Bound::Included(UserKey::new(key)),
+        };
+        let mut leaves = match start {
+            Some(start) => self.leaves.range((Bound::Included(start), end.as_ref())),
+            None => self.leaves.range((Bound::Unbounded, end.as_ref())),
+        };
+        let (mut front, mut back) = ([].iter(), [].iter());
+        if let Some((_, first)) = leaves.next() {
+            let start = first.start(log, from);
+            if let Some((_, last)) = leaves.next_back() {
+                front = first.slots[start..].iter();
+                back = last.slots[..last.end(log, to)].iter();
+            } else {
+                front = first.slots.get(start..first.end(log, to)).unwrap_or_default().iter();
+            }
+        }
+        SortedIter { front, leaves, back }
+    }
+}
+
+/// Walks over slots from either end.
+#[derive(Debug)]
+pub(super) struct SortedIter<'a> {
+    front: std::slice::Iter<'a, Cell<Slot>>,
+    leaves: btree_map::Range<'a, UserKey, Leaf>,
+    back: std::slice::Iter<'a, Cell<Slot>>,
+}
+
+impl<'a> SortedIter<'a> {
+    #[inline]
+    pub(super) fn step(&mut self, direction: Direction) -> Option<&'a Cell<Slot>> {
+        match direction {
+            Direction::Forward => loop {
+                if let Some(slot) = self.front.next() {
+                    return Some(slot);
+                }
+                let Some((_, leaf)) = self.leaves.next() else { return self.back.next() };
+                self.front = leaf.slots.iter();
+            },
+            Direction::Backward => loop {
+                if let Some(slot) = self.back.next_back() {
+                    return Some(slot);
+                }
+                let Some((_, leaf)) = self.leaves.next_back() else { return self.front.next_back() };
+                self.back = leaf.slots.iter();
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::base::checksum::hash64;
+    use crate::base::record::NEVER;
+    use crate::cache::budget::Budget;
+    use crate::memtable::{Below, MemKey, Memtable, MemtableConfig};
+
+    const PREFIX: &[u8] = b"\0\x01\0\0\0\x2Ak";
+
+    /// Keys that differ early, at the end of the head, and only behind it.
+    fn user_key(n: u64) -> Vec<u8> {
+        let number = n.to_be_bytes();
+        match n % 4 {
+            0 => number[6..].to_vec(),
+            1 => [&[7; 9][..], &number[2..]].concat(),
+            2 => [&[7; 20][..], &number[6..]].concat(),
+            _ => [&[7; 14][..], &vec![0; (n / 4 % 9) as usize]].concat(),
+        }
+    }
+
+    struct World {
+        memtable: Memtable,
+        model: BTreeMap<Vec<u8>, u64>,
+    }
+
+    impl World {
+        fn put(&mut self, n: u64) {
+            let user_key = user_key(n);
+            let key = [PREFIX, &user_key].concat();
+            let key = MemKey::grouped(&key, PREFIX.len());
+            self.memtable.put(key, &n.to_le_bytes(), NEVER, || Below::NothingAtPrefix).unwrap();
+            self.model.insert(user_key, n);
+        }
+
+        fn delete(&mut self, n: u64) {
+            let user_key = user_key(n);
+            let key = [PREFIX, &user_key].concat();
+            self.memtable.delete(MemKey::grouped(&key, PREFIX.len()), || Below::NothingAtPrefix).unwrap();
+            self.model.remove(&user_key);
+        }
+
+        fn check(&self, from: Bound<&[u8]>, to: Bound<&[u8]>) {
+            for direction in [Direction::Forward, Direction::Backward] {
+                let mut found = Vec::new();
+                let mut values = self.memtable.values(PREFIX, (from, to), direction, i64::MIN, true).unwrap();
+                while let Some((key, value)) = values.next() {
+                    found.push((key.to_vec(), value.to_vec()));
+                }
+                if direction == Direction::Backward {
+                    found.reverse();
+                }
+                let expected = self.model.range::<[u8], _>((from, to));
+                let expected: Vec<_> = expected.map(|(key, n)| (key.clone(), n.to_le_bytes().to_vec())).collect();
+                assert_eq!(found, expected, "{from:?} {to:?} {direction:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn members_of_large_groups_are_those_of_an_ordered_map() {
+        let memtable = Memtable::new(MemtableConfig::new(Budget::new(64 << 20)));
+        let mut world = World { memtable, model: BTreeMap::new() };
+        let random = |n: u64| hash64(&n.to_le_bytes());
+        // Grows in order, grows at random, shrinks at random, drains from the front, grows again.
+        (0..2000).for_each(|n| world.put(n));
+        (0..3000).for_each(|n| world.put(random(n) % 10_000));
+        for n in 0..12_000 {
+            world.delete(random(n) % 10_000);
+            if n % 500 == 0 {
+                world.check(Bound::Unbounded, Bound::Unbounded);
+            }
+        }
+        (0..10_000).filter(|n| n % 3 > 0).for_each(|n| world.delete(n));
+        world.check(Bound::Unbounded, Bound::Unbounded);
+        (0..5000).for_each(|n| world.put(random(n) % 10_000));
+        for n in 0..300 {
+            let (a, b) = (user_key(random(n) % 10_000), user_key(random(n + 1000) % 10_000));
+            let (from, to) = if a <= b { (&*a, &*b) } else { (&*b, &*a) };
+            world.check(Bound::Included(from), Bound::Excluded(to));
+            if from < to {
+                world.check(Bound::Excluded(from), Bound::Included(to));
+                world.check(Bound::Excluded(from), Bound::Excluded(to));
+            }
+            world.check(Bound::Included(from), Bound::Included(to));
+            world.check(Bound::Unbounded, Bound::Included(to));
+        }
+        let all: Vec<u64> = world.model.values().copied().collect();
+        all.iter().for_each(|n| world.delete(*n));
+        world.check(Bound::Unbounded, Bound::Unbounded);
+        assert!(world.model.is_empty());
+    }
+
+    #[test]
+    fn a_group_that_shrinks_gives_its_leaves_back() {
+        let budget = Budget::new(64 << 20);
+        let mut memtable = Memtable::new(MemtableConfig::new(budget.clone()));
+        let key = |n: u64| [PREFIX, &n.to_be_bytes()].concat();
+        let put = |memtable: &mut Memtable, n| {
+            memtable.put(MemKey::grouped(&key(n), PREFIX.len()), b"", NEVER, || Below::NothingAtPrefix).unwrap();
+        };
+        (0..100_000).for_each(|n| put(&mut memtable, n));
+        let full = memtable.stats().index_bytes;
+        for n in (0..100_000).filter(|n| n % 20 > 0) {
+            memtable.delete(MemKey::grouped(&key(n), PREFIX.len()), || Below::NothingAtPrefix).unwrap();
+        }
+        let sparse = memtable.stats().index_bytes;
+        assert!(sparse < full / 8, "{sparse} bytes of {full} for a twentieth of the members");
+        (0..100_000)
+            .for_each(|n| memtable.delete(MemKey::grouped(&key(n), PREFIX.len()), || Below::NothingAtPrefix).unwrap());
+        assert!(memtable.stats().index_bytes < 64 << 10);
+    }
+}
