@@ -37,7 +37,7 @@ pub enum Command {
 }
 
 /// What `highwater demo` takes.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct DemoArgs {
     /// How long events are generated.
     #[arg(long, default_value_t = 30, value_name = "N", value_parser = clap::value_parser!(u64).range(3..=86_400))]

@@ -4,6 +4,7 @@
 //! - Leaves: the output file, a report.
 //! - Always holds: everything that can be refused is checked before anything is claimed, created or cut.
 
+mod account;
 mod engine;
 mod progress;
 
@@ -11,7 +12,9 @@ mod progress;
 mod tests;
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+
+use highwater::base::clock::SystemClock;
 
 use crate::args::RunArgs;
 use crate::console;
@@ -19,11 +22,11 @@ use crate::exit::{Code, Failure, Outcome};
 use crate::input::{CsvOptions, CsvSource};
 use crate::output::{OutputFile, ResumableOutput, session_header, window_header};
 use crate::position::Position;
-use crate::report::{RestoreReport, RunReport};
-use crate::runtime::{self, Ended, Ending, Job, JobMetadata, Settings, StagedOutput, Stop};
+use crate::runtime::{self, Ended, Ending, Job, JobMetadata, Settings, StagedOutput, Stop, Stopped};
 use crate::units::{format_duration, nanos};
 use crate::window::{WindowKind, WindowOperator};
 
+pub use account::{Account, tell_end};
 pub use engine::{Engine, Newest, PartOf, Started, StartedOn};
 pub use progress::Display;
 
@@ -41,14 +44,13 @@ impl Begin {
     }
 }
 
-/// Runs the job of the command line on `engine`.
+/// Runs the job of the command line on `engine`, and keeps `account` of it.
 ///
 /// # Errors
 ///
 /// Usage, configuration or input (2), the checkpoint (3), locked or fenced (4), out of a resource (5).
-pub fn run<E: Engine>(args: &RunArgs, engine: &mut E, stop: &Stop) -> Outcome<RunReport> {
+pub fn run<E: Engine>(args: &RunArgs, engine: &mut E, stop: &Stop, account: &Account) -> Outcome<Ended> {
     args.validate()?;
-    let started = Instant::now();
     let (kind, config) = (args.windows.kind()?, config(args)?);
     let mut begun = begin(args, kind, &config, engine)?;
     engine.claim()?;
@@ -56,27 +58,16 @@ pub fn run<E: Engine>(args: &RunArgs, engine: &mut E, stop: &Stop) -> Outcome<Ru
         // A predecessor that was still alive has completed another checkpoint before we fenced it.
         begun = begin(args, kind, &config, engine)?;
     }
-    let from = begun.newest().cloned();
-    let ran = run_once(args, kind, config, begun, engine, stop);
-    let (mut ended, restore) = ran.map_err(|failure| keep_going(failure, &engine.place()))?;
+    let ran = run_once(args, kind, config, begun, engine, stop, account);
+    let mut ended = ran.map_err(|failure| keep_going(failure, &engine.place()))?;
     size_newest(&mut ended, engine);
-    let restores = match (from, restore) {
-        (Some(newest), Some(first_record_ms)) => vec![RestoreReport {
-            from_checkpoint: newest.id,
-            parallelism_from: newest.parallelism,
-            parallelism_to: args.parallelism,
-            first_record_ms,
-        }],
-        _ => Vec::new(),
-    };
-    tell_end(&ended, args);
-    Ok(RunReport::new(&ended, &ended.checkpoints, started.elapsed(), restores))
+    Ok(ended)
 }
 
 /// Measures the newest checkpoint of a run that ended with one. What its parts said counts for each what they share, and a resume of a
 /// finished job has none of its own.
 pub(crate) fn size_newest<E: Engine>(ended: &mut Ended, engine: &mut E) {
-    if matches!(ended.ending, Ending::Finished | Ending::Stopped { complete: true })
+    if matches!(ended.ending, Ending::Finished | Ending::Stopped(Stopped::Complete))
         && let Ok(Some(bytes)) = engine.newest_bytes()
     {
         ended.checkpoints.full_bytes = bytes;
@@ -137,7 +128,7 @@ fn begin<E: Engine>(
     Ok(Begin { source, position, from: Some((newest, metadata, output)) })
 }
 
-/// Restores and runs. With the end comes, after a restore, how long it took until the first record.
+/// Restores and runs.
 fn run_once<E: Engine>(
     args: &RunArgs,
     kind: WindowKind,
@@ -145,10 +136,10 @@ fn run_once<E: Engine>(
     begin: Begin,
     engine: &mut E,
     stop: &Stop,
-) -> Outcome<(Ended, Option<Option<u64>>)> {
-    let restoring = Instant::now();
+    account: &Account,
+) -> Outcome<Ended> {
+    account.restores(begin.newest(), args.parallelism);
     let Started { keyed, rows, coordinator, first_checkpoint } = engine.start(begin.newest(), args.parallelism)?;
-    let restored = begin.from.is_some();
     let complete = begin.from.as_ref().is_some_and(|(_, metadata, _)| metadata.complete);
     let sink = match begin.from {
         Some((_, metadata, output)) => StagedOutput::resume(rows, output, &metadata)?,
@@ -156,8 +147,7 @@ fn run_once<E: Engine>(
     };
     if complete {
         console::note("the job has finished already: its output is complete");
-        let ended = Ended::of_finished(begin.position, sink.totals());
-        return Ok((ended, restored.then_some(None)));
+        return Ok(Ended::of_finished(begin.position, sink.totals()));
     }
     let keyed = keyed.into_iter().map(|state| WindowOperator::new(state, &[kind.alone()]));
     let job = Job {
@@ -167,12 +157,10 @@ fn run_once<E: Engine>(
         sink,
         coordinator,
         settings: settings(args, first_checkpoint),
+        clock: Arc::new(SystemClock),
     };
     let mut display = Display::new(args.json);
-    let ended = runtime::run(job, stop, &mut |progress| display.show(progress))?;
-    display.finish();
-    let first_record = ended.first_record.map(|at| millis(at.saturating_duration_since(restoring)));
-    Ok((ended, restored.then_some(first_record)))
+    runtime::run(job, stop, account.standing(), &mut |progress| display.show(progress))
 }
 
 fn settings(args: &RunArgs, first_checkpoint: u64) -> Settings {
@@ -209,39 +197,4 @@ fn config(args: &RunArgs) -> Outcome<BTreeMap<String, String>> {
         windows,
     ];
     Ok(options.into_iter().map(|(option, value)| (option.to_owned(), value)).collect())
-}
-
-fn tell_end(ended: &Ended, args: &RunArgs) {
-    let Ended { position, totals, .. } = ended;
-    if totals.late > 0 {
-        console::warn(format_args!(
-            "{} of {} records came too late for --out-of-orderness {} and are in no window",
-            totals.late,
-            position.records,
-            format_duration(args.out_of_orderness)
-        ));
-    }
-    if position.skipped > 0 {
-        console::warn(format_args!("{} malformed rows were skipped", position.skipped));
-    }
-    match ended.ending {
-        Ending::Finished => console::note(format_args!(
-            "{} records, {} rows in {}",
-            position.records,
-            totals.output_rows,
-            args.output.display()
-        )),
-        Ending::Stopped { complete: true } => console::note(format_args!(
-            "stopped after a last checkpoint, {} records in: the same command with --resume goes on from there",
-            position.records
-        )),
-        Ending::Stopped { complete: false } => console::warn(
-            "stopped; the last checkpoint did not complete: the same command with --resume goes on from the one before",
-        ),
-        Ending::Crashed => {}
-    }
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

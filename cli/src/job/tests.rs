@@ -7,7 +7,7 @@ use clap::Parser;
 
 use crate::args::{Cli, Command, RunArgs};
 use crate::exit::{Code, Outcome};
-use crate::job::{Engine, run};
+use crate::job::{Account, Engine};
 use crate::report::RunReport;
 use crate::runtime::Stop;
 use crate::testing::{MemoryEngine, naive};
@@ -54,7 +54,13 @@ impl Case {
     }
 
     fn run(&mut self, more: &str) -> Outcome<RunReport> {
-        run(&self.args(more), &mut self.engine, &Stop::default())
+        self.run_until(more, &Stop::default())
+    }
+
+    fn run_until(&mut self, more: &str, stop: &Stop) -> Outcome<RunReport> {
+        let account = Account::open();
+        let ended = crate::job::run(&self.args(more), &mut self.engine, stop, &account)?;
+        Ok(account.report(&ended))
     }
 
     /// Runs for a while, then is asked to stop or crashes.
@@ -65,7 +71,7 @@ impl Case {
             std::thread::sleep(Duration::from_millis(millis));
             how(&later);
         });
-        let report = run(&self.args(more), &mut self.engine, &stop).unwrap();
+        let report = self.run_until(more, &stop).unwrap();
         timer.join().unwrap();
         report
     }

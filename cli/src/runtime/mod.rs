@@ -26,6 +26,7 @@ mod seam;
 mod signals;
 mod sink;
 mod staging;
+mod standing;
 mod stats;
 mod subtask;
 mod throttle;
@@ -39,10 +40,12 @@ use std::time::{Duration, Instant};
 
 use crossbeam::channel::{bounded, unbounded};
 
-use crate::exit::Outcome;
+use highwater::base::clock::Clock;
+
+use crate::exit::{Failure, Outcome};
 use crate::position::Position;
 
-pub use coordinate::{Ending, Progress};
+pub use coordinate::{Ending, Progress, Stopped, time_of};
 pub use metadata::{JobMetadata, Totals};
 pub use record::{Fired, Key, Record, Row, StreamId};
 pub use route::subtask_of;
@@ -50,6 +53,7 @@ pub use schedule::{Action, CheckpointSchedule};
 pub use seam::{Completed, Control, Coordinator, KeyedOperator, Snapshots, Source, StagedRows, Ticket};
 pub use signals::Stop;
 pub use staging::StagedOutput;
+pub use standing::Standing;
 pub use stats::{CheckpointStats, Quantiles};
 
 use coordinate::Coordination;
@@ -71,7 +75,7 @@ pub struct Settings {
     pub interval: Duration,
     /// When a checkpoint is given up.
     pub checkpoint_timeout: Duration,
-    /// The first id to use.
+    /// The first id to use: the one after that of the checkpoint that the job goes on from, 1 for a new job.
     pub first_checkpoint: u64,
 }
 
@@ -89,16 +93,18 @@ pub struct Job<S, K, R, C> {
     pub coordinator: C,
     /// How it runs.
     pub settings: Settings,
+    /// By which checkpoints are due, expire, and a stop has its time.
+    pub clock: Arc<dyn Clock>,
 }
 
 /// How a run ended, and what it measured.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Ended {
     /// Why it ended.
     pub ending: Ending,
-    /// The position of the last barrier.
+    /// The position of the newest completed checkpoint: what the job has for good.
     pub position: Position,
-    /// The totals at the last barrier.
+    /// The totals there.
     pub totals: Totals,
     /// What the checkpoints took.
     pub checkpoints: CheckpointStats,
@@ -113,13 +119,20 @@ impl Ended {
     }
 }
 
-/// Runs `job` until its input ends, `stop` is asked for, or something fails; calls `observe` several times a second.
+/// Runs `job` until its input ends, `stop` is asked for, or something fails; calls `observe` several times a second. Keeps `standing` true meanwhile.
+///
+/// Once a stop is asked for, this returns at the latest when a checkpoint may take no longer, unless a call to the file system or the source hangs.
 ///
 /// # Errors
 ///
 /// The first failure of any part: of the input (2), of the state or the output (1, 5), or being fenced (4). A checkpoint that fails is no failure of
 /// the run.
-pub fn run<S, K, R, C>(job: Job<S, K, R, C>, stop: &Stop, observe: &mut dyn FnMut(&Progress)) -> Outcome<Ended>
+pub fn run<S, K, R, C>(
+    job: Job<S, K, R, C>,
+    stop: &Stop,
+    standing: &Standing,
+    observe: &mut dyn FnMut(&Progress),
+) -> Outcome<Ended>
 where
     S: Source,
     K: KeyedOperator,
@@ -127,6 +140,11 @@ where
     C: Coordinator<Part = <<K::Snapshots as Snapshots>::Ticket as Ticket>::Part>,
 {
     let parallelism = job.keyed.len();
+    let restored = job.settings.first_checkpoint.checked_sub(1).filter(|id| *id > 0);
+    standing.begin(Ended {
+        ending: Ending::Stopped(Stopped::Incomplete { newest: restored }),
+        ..Ended::of_finished(job.position.clone(), job.sink.totals())
+    });
     let (events_in, events) = unbounded();
     let (commands, commands_out) = unbounded();
     let ended = Arc::new(AtomicBool::new(false));
@@ -158,6 +176,9 @@ where
             controls,
             coordinator: job.coordinator,
             schedule: CheckpointSchedule::new(&job.settings),
+            clock: job.clock,
+            standing: standing.clone(),
+            restored,
             ended: ended.clone(),
             read: Arc::default(),
         };
@@ -166,7 +187,8 @@ where
         named(scope, "source", move || reader.run(&commands_out, &events_in))?;
         // Ends with the channels closed, which ends the threads that the scope then waits for.
         coordination.run(stop, observe)
-    })
+    })?;
+    standing.now().ok_or_else(|| Failure::internal("a run that never began has ended"))
 }
 
 fn named<'scope>(
@@ -174,7 +196,9 @@ fn named<'scope>(
     name: &str,
     body: impl FnOnce() + Send + 'scope,
 ) -> Outcome<()> {
-    std::thread::Builder::new().name(name.to_owned()).spawn_scoped(scope, body).map(drop).map_err(|error| {
-        crate::exit::Failure::new(crate::exit::Code::Resource, format!("cannot start a thread: {error}"))
-    })
+    std::thread::Builder::new()
+        .name(name.to_owned())
+        .spawn_scoped(scope, body)
+        .map(drop)
+        .map_err(|error| Failure::new(crate::exit::Code::Resource, format!("cannot start a thread: {error}")))
 }
