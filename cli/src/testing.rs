@@ -252,7 +252,7 @@ impl Coordinator for MemoryCoordinator {
 #[derive(Clone, Debug, Default)]
 pub struct MemoryEngine {
     pub root: MemoryRoot,
-    claims: u32,
+    pub claims: u32,
     /// What a predecessor still does before it is fenced.
     pub on_claim: Option<fn(&MemoryRoot)>,
 }
@@ -267,7 +267,7 @@ impl Engine for MemoryEngine {
     }
 
     fn holds_job(&mut self) -> Outcome<bool> {
-        Ok(self.claims > 0)
+        Ok(!self.root.0.lock().unwrap().is_empty())
     }
 
     fn newest(&mut self) -> Outcome<Option<Newest>> {

@@ -15,8 +15,17 @@ fn a_working_directory_deleted_under_a_run_ends_it_with_1_and_a_resume_is_exact(
     let dir = job.path("dir");
     assert!(ended.stderr.contains(&*dir.to_string_lossy()), "{}", ended.stderr);
     assert!(ended.stderr.contains("was deleted, moved or replaced while in use"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("the same command with --resume goes on from checkpoint "), "{}", ended.stderr);
     assert!(!dir.exists());
     job.check(&job.run("--resume"));
+}
+
+#[test]
+fn the_least_disk_that_is_not_refused_is_enough_for_a_small_state() {
+    for parallelism in [1, 3] {
+        let job = Job::new(WINDOWS);
+        job.check(&job.run(&format!("--rate 8000 --parallelism {parallelism} --disk {}KiB", (parallelism + 1) * 16)));
+    }
 }
 
 #[test]
@@ -50,9 +59,11 @@ fn a_disk_budget_below_the_state_costs_nothing_but_time() {
 #[test]
 fn a_disk_budget_that_holds_nothing_ends_the_run_with_5_and_a_resume_with_more_is_exact() {
     let job = Job::new(SESSIONS);
-    let ended = job.run("--disk 4KiB --checkpoint-timeout 1s").expect(5);
+    // The least that is taken, for a state of which all waits for its only flush.
+    let ended = job.run("--disk 48KiB --checkpoint-timeout 1s --interval 1h").expect(5);
     let last = ended.stderr.lines().last().unwrap();
-    for part in ["out of local disk: used ", " of 4096 bytes", "--disk"] {
+    for part in ["out of local disk: used ", " of 49152 bytes", "--disk", "the same command starts from the beginning"]
+    {
         assert!(last.contains(part), "no `{part}`: {}", ended.stderr);
     }
     job.check(&job.run("--resume"));

@@ -80,7 +80,7 @@ fn a_subtask_that_waits_for_memory_hears_a_stop() {
     let mut backend = env.backend(&Operator::new(KEYED, 128), only, None).unwrap();
     // All of its memory waits for flushes: the first record finds no room, and none is ever made.
     let filler = backend.value_state::<u64, Vec<u8>>("filler").unwrap();
-    let full = (0..10_000).find_map(|n| filler.put(&mut backend, &n, &vec![7; 100]).err()).unwrap();
+    let full = (0..10_000).find_map(|n| filler.put(&mut backend, &n, vec![7; 100]).err()).unwrap();
     assert_eq!(full.kind(), ErrorKind::Backpressure);
     let keyed = KeyedWindows::new(backend, &["windows".to_owned()]).unwrap();
     let rows = SinkRows::new(env.backend(&Operator::new(SINK, 1), only, None).unwrap()).unwrap();

@@ -74,7 +74,7 @@ fn check_new(store: &str) -> Outcome<()> {
     if peek.ends_with_process() {
         return Err(Failure::usage("the demo crashes: it needs a --store that outlives that, and memory:/// doesn't"));
     }
-    match peek.state()? {
+    match peek.newest()? {
         None => peek.check_not_foreign(),
         Some(_) => Err(Failure::usage(format!("{store} holds a job already: name another --store"))),
     }

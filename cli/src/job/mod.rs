@@ -2,7 +2,8 @@
 //!
 //! - Enters: the command line, and an [`Engine`]: the store of checkpoints with the state that lives on it.
 //! - Leaves: the output file, a report.
-//! - Always holds: everything that can be refused is checked before anything is claimed, created or cut.
+//! - Always holds: everything that can be refused, the first record included, is checked before anything is claimed, created or cut. A store without a
+//!   completed checkpoint holds nothing to lose: who claims it begins, and fences whoever had claimed it before.
 
 mod account;
 mod engine;
@@ -54,12 +55,16 @@ pub fn run<E: Engine>(args: &RunArgs, engine: &mut E, stop: &Stop, account: &Acc
     let (kind, config) = (args.windows.kind()?, config(args)?);
     let mut begun = begin(args, kind, &config, engine)?;
     engine.claim()?;
-    if args.resume && begun.newest() != engine.newest()?.as_ref() {
+    if begun.newest() != engine.newest()?.as_ref() {
         // A predecessor that was still alive has completed another checkpoint before we fenced it.
+        if !args.resume {
+            return Err(holds_job(&engine.place()));
+        }
         begun = begin(args, kind, &config, engine)?;
     }
+    let from = begun.newest().map(|newest| newest.id);
     let ran = run_once(args, kind, config, begun, engine, stop, account);
-    let mut ended = ran.map_err(|failure| keep_going(failure, &engine.place()))?;
+    let mut ended = ran.map_err(|failure| keep_going(failure, account.standing().newest(from), args))?;
     size_newest(&mut ended, engine);
     Ok(ended)
 }
@@ -74,15 +79,24 @@ pub(crate) fn size_newest<E: Engine>(ended: &mut Ended, engine: &mut E) {
     }
 }
 
-/// Says of a failure that the user can put right how the job goes on, as its store has been claimed by now.
-fn keep_going(failure: Failure, place: &str) -> Failure {
-    match failure.code {
-        Code::Usage => Failure::usage(format!(
-            "{}; the job in {place} stays: once this is put right, the same command with --resume goes on",
-            failure.message
-        )),
-        _ => failure,
-    }
+/// Says of a failure how the job goes on from its `newest` checkpoint.
+fn keep_going(failure: Failure, newest: Option<u64>, args: &RunArgs) -> Failure {
+    let how = match newest {
+        _ if !args.outlives_process() => return failure,
+        Some(id) => format!("the same command with --resume goes on from checkpoint {id}"),
+        None => "no checkpoint had been completed, so the same command starts from the beginning".to_owned(),
+    };
+    let message = match failure.code {
+        Code::Usage | Code::Resource => format!("{}; once this is put right, {how}", failure.message),
+        Code::Internal => format!("{}; {how}", failure.message),
+        // The checkpoint is what can't be used, or somebody else has the job.
+        _ => return failure,
+    };
+    Failure { message, ..failure }
+}
+
+fn holds_job(place: &str) -> Failure {
+    Failure::usage(format!("{place} holds a job already: use --resume to go on with it, or name another --store"))
 }
 
 /// Opens and checks whatever can be without changing anything.
@@ -102,27 +116,38 @@ fn begin<E: Engine>(
         skip_bad_rows: args.skip_bad_rows,
     };
     if !args.resume && engine.holds_job()? {
-        return Err(Failure::usage(format!(
-            "{} holds a job already: use --resume to go on with it, or name another --store",
-            engine.place()
-        )));
+        return Err(holds_job(&engine.place()));
     }
     let newest = if args.resume { engine.newest()? } else { None };
     let Some(newest) = newest else {
         // Nothing has been committed yet, so an output with content isn't this job's.
-        OutputFile::check_new(&args.output)?;
+        let advice = if args.resume {
+            format!(
+                "{} holds no completed checkpoint that says what was written there; name the --store of the job that wrote it, empty the file, or name \
+                 another one",
+                engine.place()
+            )
+        } else {
+            "go on with the job that wrote it by --resume; where no checkpoint of that job says what it has written, empty the file or name another one"
+                .to_owned()
+        };
+        OutputFile::check_new(&args.output, &advice)?;
         if args.resume {
             console::note(format_args!(
                 "{} holds no completed checkpoint: starting from the beginning",
                 engine.place()
             ));
         }
-        let source = CsvSource::open(options)?;
+        let mut source = CsvSource::open(options)?;
+        source.read_ahead()?;
         return Ok(Begin { source, position: Position::start(), from: None });
     };
     let metadata = JobMetadata::decode(&newest.metadata)?;
     metadata.check_config(config)?;
-    let source = CsvSource::resume(options, &metadata.position)?;
+    let mut source = CsvSource::resume(options, &metadata.position)?;
+    if !metadata.position.finished {
+        source.read_ahead()?;
+    }
     let output = OutputFile::check_resume(&args.output, metadata.synced)?;
     let position = metadata.position.clone();
     Ok(Begin { source, position, from: Some((newest, metadata, output)) })

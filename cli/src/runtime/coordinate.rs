@@ -71,6 +71,8 @@ pub struct Progress {
     pub elapsed: Duration,
     /// Events read in this run.
     pub events: u64,
+    /// Rows that have fired in it.
+    pub rows: u64,
     /// Completed checkpoints of this run.
     pub completed: u64,
     /// Those given up.
@@ -94,6 +96,8 @@ pub(super) struct Coordination<C, T> {
     pub ended: Arc<AtomicBool>,
     /// Events read so far.
     pub read: Arc<AtomicU64>,
+    /// Rows that the sink has taken in.
+    pub fired: Arc<AtomicU64>,
 }
 
 /// What is known of a barrier.
@@ -189,7 +193,7 @@ where
                 self.complete(state, id, completed);
             }
             self.keep_standing();
-            observe(&state.progress(self.read.load(Ordering::Relaxed)));
+            observe(&state.progress(self.read.load(Ordering::Relaxed), self.fired.load(Ordering::Relaxed)));
         }
         match self.events.recv_timeout(TICK) {
             Ok(event) => self.handle(state, event),
@@ -299,6 +303,7 @@ where
         state.settle(id);
         self.standing.update(|ended| {
             ended.checkpoints.record_completed(completed, duration);
+            ended.newest = state.newest_id;
             ended.ending = Ending::Stopped(state.stopped());
         });
         state.refused_since = None;
@@ -330,13 +335,17 @@ where
         Ok(refused.then(|| Ending::Stopped(state.stopped())))
     }
 
-    /// The schedule tries again: the results of an ended input must get out, and a job that is to stop has time for its last checkpoint.
+    /// The schedule tries again, soon where nothing else is left to do: the results of an ended input must get out, and a job that is to stop has little time
+    /// for its last checkpoint.
     fn give_up(&mut self, state: &mut State<T>, id: u64, why: &str) {
         console::warn(format_args!("checkpoint {id} was given up: {why}"));
         self.standing.update(|ended| ended.checkpoints.aborted += 1);
         state.tickets.retain(|(of, _)| *of != id);
         self.coordinator.abort(id);
         self.tell(Control::Abort(id));
+        if state.input_ended || state.stopping {
+            self.schedule.again(state.now());
+        }
     }
 
     fn written(&mut self, state: &mut State<T>, id: u64) -> Option<Ending> {
@@ -378,9 +387,16 @@ impl<T> State<T> {
         time_of(&*self.clock).saturating_sub(self.started)
     }
 
-    fn progress(&self, events: u64) -> Progress {
+    fn progress(&self, events: u64, rows: u64) -> Progress {
         let checkpoints = self.standing.checkpoints();
-        Progress { elapsed: self.now(), events, completed: checkpoints.0, aborted: checkpoints.1, last: self.newest }
+        Progress {
+            elapsed: self.now(),
+            events,
+            rows,
+            completed: checkpoints.0,
+            aborted: checkpoints.1,
+            last: self.newest,
+        }
     }
 
     /// A checkpoint is complete: takes over what was seen at its barrier, and forgets older ones. They may complete later; it stays the newest.
@@ -417,10 +433,8 @@ impl<T> State<T> {
         let now = self.now();
         let refused_for = now.saturating_sub(*self.refused_since.get_or_insert(now));
         (self.input_ended && !self.stopping && refused_for >= patience).then(|| {
-            let message = format!(
-                "the input has been read, but its last results can't be committed: {}; once that is put right, --resume goes on",
-                failure.message
-            );
+            let message =
+                format!("the input has been read, but its last results can't be committed: {}", failure.message);
             Failure::new(Code::Resource, message)
         })
     }

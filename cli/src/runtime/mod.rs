@@ -35,7 +35,7 @@ mod throttle;
 mod tests;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::{Duration, Instant};
 
 use crossbeam::channel::{bounded, unbounded};
@@ -102,7 +102,9 @@ pub struct Job<S, K, R, C> {
 pub struct Ended {
     /// Why it ended.
     pub ending: Ending,
-    /// The position of the newest completed checkpoint: what the job has for good.
+    /// The newest completed checkpoint of the job.
+    pub newest: Option<u64>,
+    /// The position there: what the job has for good.
     pub position: Position,
     /// The totals there.
     pub totals: Totals,
@@ -115,7 +117,14 @@ pub struct Ended {
 impl Ended {
     /// The end of a job that had finished before this process began.
     pub fn of_finished(position: Position, totals: Totals) -> Self {
-        Self { ending: Ending::Finished, position, totals, checkpoints: CheckpointStats::default(), first_record: None }
+        Self {
+            ending: Ending::Finished,
+            newest: None,
+            position,
+            totals,
+            checkpoints: CheckpointStats::default(),
+            first_record: None,
+        }
     }
 }
 
@@ -143,6 +152,7 @@ where
     let restored = job.settings.first_checkpoint.checked_sub(1).filter(|id| *id > 0);
     standing.begin(Ended {
         ending: Ending::Stopped(Stopped::Incomplete { newest: restored }),
+        newest: restored,
         ..Ended::of_finished(job.position.clone(), job.sink.totals())
     });
     let (events_in, events) = unbounded();
@@ -168,7 +178,9 @@ where
         let (control_in, control) = unbounded();
         controls.push(control_in);
         let (sink, events_of_sink) = (job.sink, events_in.clone());
-        named(scope, "sink", move || sink::run(sink, &from_subtasks, &control, &events_of_sink))?;
+        let fired = Arc::<AtomicU64>::default();
+        let counter = fired.clone();
+        named(scope, "sink", move || sink::run(sink, &from_subtasks, &control, &events_of_sink, &counter))?;
 
         let coordination = Coordination {
             events,
@@ -179,6 +191,7 @@ where
             clock: job.clock,
             standing: standing.clone(),
             restored,
+            fired: fired.clone(),
             ended: ended.clone(),
             read: Arc::default(),
         };

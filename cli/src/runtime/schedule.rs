@@ -51,7 +51,12 @@ impl CheckpointSchedule {
         self.urgent = true;
     }
 
-    /// From now on one checkpoint is taken, the last: at once, however many are under way, and once more after an interval where it fails.
+    /// One has failed that there was nothing left to do but to take: the next is due soon, however long the interval is.
+    pub fn again(&mut self, now: Duration) {
+        self.due = self.due.min(now + self.interval.min(self.timeout / 8));
+    }
+
+    /// From now on one checkpoint is taken, the last, at once, however many are under way; another only where it fails.
     pub fn wind_down(&mut self) {
         self.urgent = true;
         self.last_from = Some(self.next_id);
@@ -216,6 +221,17 @@ mod tests {
     }
 
     #[test]
+    fn a_job_that_has_nothing_else_to_do_tries_again_long_before_an_interval_is_over() {
+        let mut schedule = schedule(3_600_000, 800);
+        schedule.hurry();
+        assert_eq!(schedule.poll(ms(10)), [Trigger(1)]);
+        assert!(schedule.failed(1));
+        schedule.again(ms(20));
+        assert_eq!(schedule.poll(ms(119)), []);
+        assert_eq!(schedule.poll(ms(120)), [Trigger(2)]);
+    }
+
+    #[test]
     fn a_run_that_is_about_to_stop_takes_one_more_however_many_are_under_way_and_none_after_it() {
         let mut schedule = schedule(100, 10_000);
         for now in [100, 200, 300, 400] {
@@ -231,6 +247,9 @@ mod tests {
         assert_eq!(schedule.poll(ms(5099)), []);
         assert_eq!(schedule.poll(ms(5100)), [Trigger(6)]);
         assert_eq!(schedule.poll(ms(5300)), []);
+        schedule.failed(6);
+        schedule.again(ms(5300));
+        assert_eq!(schedule.poll(ms(5400)), [Trigger(7)]);
         assert_eq!(schedule.skipped(), 0);
     }
 }

@@ -14,6 +14,11 @@ impl Standing {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// The newest completed checkpoint; `before` where the run hasn't begun.
+    pub fn newest(&self, before: Option<u64>) -> Option<u64> {
+        self.now().map_or(before, |ended| ended.newest)
+    }
+
     /// The run begins with this.
     pub(super) fn begin(&self, ended: Ended) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(ended);
