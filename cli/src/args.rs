@@ -37,7 +37,7 @@ pub enum Command {
 }
 
 /// What `highwater demo` takes.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct DemoArgs {
     /// How long events are generated.
     #[arg(long, default_value_t = 30, value_name = "N", value_parser = clap::value_parser!(u64).range(3..=86_400))]
@@ -125,7 +125,8 @@ pub struct RunArgs {
     /// Go on from the newest completed checkpoint.
     #[arg(long)]
     pub resume: bool,
-    /// Count malformed rows and go on, in place of stopping at the first.
+    /// Count malformed rows and go on, in place of stopping at the first. One of several lines, as a stray quote makes it, is named by a warning, and
+    /// each of its lines counts.
     #[arg(long)]
     pub skip_bad_rows: bool,
     /// Print one line of JSON on stdout.
@@ -241,6 +242,11 @@ impl RunArgs {
             )));
         }
         self.windows.kind().map(drop)
+    }
+
+    /// Whether there is something to resume once this process has ended.
+    pub fn outlives_process(&self) -> bool {
+        !self.store.as_ref().is_some_and(|url| url.starts_with("memory:"))
     }
 
     /// The working directory: what was asked for, or one beside the output.

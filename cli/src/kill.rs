@@ -1,7 +1,8 @@
 //! For tests: kills this process, as `kill -9` would, at a chosen point of its work.
 //!
 //! `HIGHWATER_TEST_KILL=POINT:N` in the environment names a point and the how manyeth passing of it is the end; with `POINT:N:term` the process is sent
-//! SIGTERM there, as a user would to have it stop. Without the variable, which no user has a reason to set, passing a point costs one comparison.
+//! SIGTERM there, as a user would to have it stop; with `POINT:N:hang` every thread that passes from the Nth passing on stays there for ever, as in a call to
+//! a file system that is away. Without the variable, which no user has a reason to set, passing a point costs one comparison.
 
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -68,32 +69,44 @@ pub const POINTS: [(&str, Point); 16] = [
 
 struct Plan {
     point: Point,
-    passings: AtomicU64,
-    signal: i32,
+    /// The passing that is meant, from 1.
+    at: u64,
+    passed: AtomicU64,
+    what: What,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum What {
+    Signal(i32),
+    Hang,
 }
 
 static PLAN: OnceLock<Option<Plan>> = OnceLock::new();
 
 fn parse(text: &str) -> Option<Plan> {
     let (name, rest) = text.split_once(':')?;
-    let (passings, signal) = match rest.split_once(':') {
-        None => (rest, signal_hook::consts::SIGKILL),
-        Some((passings, "term")) => (passings, signal_hook::consts::SIGTERM),
+    let (at, what) = match rest.split_once(':') {
+        None => (rest, What::Signal(signal_hook::consts::SIGKILL)),
+        Some((at, "term")) => (at, What::Signal(signal_hook::consts::SIGTERM)),
+        Some((at, "hang")) => (at, What::Hang),
         Some(_) => return None,
     };
     let (_, point) = POINTS.iter().find(|(known, _)| *known == name)?;
-    Some(Plan { point: *point, passings: AtomicU64::new(passings.parse().ok()?), signal })
+    Some(Plan { point: *point, at: at.parse().ok()?, passed: AtomicU64::new(0), what })
 }
 
 /// Passes `point`.
 pub fn pass(point: Point) {
     let plan = PLAN.get_or_init(|| std::env::var(VARIABLE).ok().as_deref().and_then(parse));
-    if let Some(plan) = plan
-        && plan.point == point
-        && plan.passings.fetch_sub(1, Ordering::Relaxed) == 1
-    {
+    let Some(plan) = plan.as_ref().filter(|plan| plan.point == point) else { return };
+    let passing = plan.passed.fetch_add(1, Ordering::Relaxed) + 1;
+    match plan.what {
         // Doesn't return from SIGKILL, which can't be caught.
-        let _ = signal_hook::low_level::raise(plan.signal);
+        What::Signal(signal) if passing == plan.at => drop(signal_hook::low_level::raise(signal)),
+        What::Hang if passing >= plan.at => loop {
+            std::thread::park();
+        },
+        _ => {}
     }
 }
 
@@ -104,8 +117,9 @@ mod tests {
     #[test]
     fn a_plan_names_a_point_and_a_passing() {
         let plan = parse("in-append:3").unwrap();
-        assert_eq!((plan.point, plan.passings.into_inner()), (Point::InAppend, 3));
-        assert_eq!(parse("firing:1:term").unwrap().signal, signal_hook::consts::SIGTERM);
+        assert_eq!((plan.point, plan.at), (Point::InAppend, 3));
+        assert_eq!(parse("firing:1:term").unwrap().what, What::Signal(signal_hook::consts::SIGTERM));
+        assert_eq!(parse("firing:1:hang").unwrap().what, What::Hang);
         for wrong in ["", "in-append", "in-append:x", "nowhere:1", "firing:1:hup"] {
             assert!(parse(wrong).is_none(), "{wrong}");
         }

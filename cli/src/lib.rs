@@ -21,6 +21,7 @@ pub mod output;
 pub mod position;
 pub mod report;
 pub mod runtime;
+pub mod supervise;
 pub mod tables;
 pub mod units;
 pub mod window;
@@ -31,12 +32,15 @@ pub(crate) mod testing;
 use std::process::ExitCode;
 
 use clap::Parser;
+use highwater::base::clock::SystemClock;
 use tracing_subscriber::EnvFilter;
 
 use crate::args::{Command, RunArgs};
 use crate::backend::{Highwater, Place};
 use crate::exit::{Failure, Outcome};
-use crate::runtime::Stop;
+use crate::job::Account;
+use crate::runtime::{Ended, Stop};
+use crate::supervise::supervise;
 
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
@@ -68,13 +72,31 @@ fn dispatch(command: &Command) -> Outcome<()> {
 
 fn run(args: &RunArgs) -> Outcome<()> {
     args.validate()?;
-    let stop = Stop::on_signals()?;
+    let (stop, account) = (Stop::on_signals()?, Account::open());
+    let work = {
+        let (args, stop, account) = (args.clone(), stop.clone(), account.clone());
+        move || run_job(&args, &stop, &account)
+    };
+    let ended = match supervise(&stop, args.checkpoint_timeout, &SystemClock, work)? {
+        Some(ended) => ended?,
+        None => match account.standing().now() {
+            Some(ended) => ended,
+            None => {
+                console::warn("stopped before the job had begun: the same command tries again");
+                return Ok(());
+            }
+        },
+    };
+    job::tell_end(&ended, args);
+    if args.json { console::json_line(&account.report(&ended)) } else { Ok(()) }
+}
+
+fn run_job(args: &RunArgs, stop: &Stop, account: &Account) -> Outcome<Ended> {
     let place = Place::of_run(args);
     place.check_apart(&args.output)?;
     let mut store = Highwater::at(place)?;
     if args.resume && store.ends_with_process() {
         return Err(Failure::usage("--resume needs a --store that outlives a process, and memory:/// doesn't"));
     }
-    let report = job::run(args, &mut store, &stop)?;
-    if args.json { console::json_line(&report) } else { Ok(()) }
+    job::run(args, &mut store, stop, account)
 }

@@ -14,7 +14,7 @@ pub struct Position {
     pub hash: ContentHash,
     /// Well-formed records so far, late ones included.
     pub records: u64,
-    /// Malformed rows so far.
+    /// Malformed rows so far; one of several lines counts for each.
     pub skipped: u64,
     /// The watermark after the last record; `i64::MIN` before the first, `i64::MAX` once the input has ended.
     pub watermark: i64,

@@ -13,7 +13,7 @@ pub struct RunReport {
     pub records: u64,
     /// How long this process took.
     pub seconds: f64,
-    /// Malformed rows of the whole job.
+    /// Malformed rows of the whole job; one of several lines counts for each.
     pub skipped: u64,
     /// Late records of the whole job.
     pub late: u64,
@@ -232,6 +232,7 @@ mod tests {
     fn the_field_names_are_those_scripts_rely_on() {
         let ended = Ended {
             ending: Ending::Finished,
+            newest: None,
             position: Position { records: 9, skipped: 1, ..Position::start() },
             totals: Totals { late: 2, output_rows: 3 },
             checkpoints: CheckpointStats::default(),

@@ -1,7 +1,11 @@
 //! State in memory for tests of the runtime, and the recount that results are compared with.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use highwater::base::clock::Clock;
 
 use crate::exit::{Failure, Outcome};
 use crate::job::{Engine, Newest, Started, StartedOn};
@@ -18,6 +22,22 @@ pub struct MemoryState {
     timers: BTreeSet<(StreamId, i64, Key)>,
     held: BTreeMap<(i64, StreamId, Key), Vec<u8>>,
     staged: BTreeMap<u64, Vec<u8>>,
+}
+
+/// A clock on which every look takes a while, so that deadlines come in tests without anybody waiting for them.
+#[derive(Debug, Default)]
+pub struct PassingClock(AtomicU64);
+
+impl Clock for PassingClock {
+    fn now_ms(&self) -> i64 {
+        0
+    }
+
+    fn monotonic_ns(&self) -> u64 {
+        self.0.fetch_add(500_000_000, Ordering::Relaxed)
+    }
+
+    fn sleep(&self, _duration: Duration) {}
 }
 
 /// A part that is stored the moment it is looked at for the second time.
@@ -40,12 +60,14 @@ pub struct MemoryCoordinator {
     pub root: MemoryRoot,
     pub parts: usize,
     pub fail: fn(u64) -> Option<Failure>,
+    /// Never says whether it has stored a part.
+    pub hangs: bool,
     pub collected: BTreeMap<u64, Vec<MemoryPart>>,
 }
 
 impl MemoryCoordinator {
     pub fn new(root: &MemoryRoot, parts: usize) -> Self {
-        Self { root: root.clone(), parts, fail: |_| None, collected: BTreeMap::new() }
+        Self { root: root.clone(), parts, fail: |_| None, hangs: false, collected: BTreeMap::new() }
     }
 }
 
@@ -204,6 +226,9 @@ impl Coordinator for MemoryCoordinator {
         if let Some(failure) = (self.fail)(id) {
             return Err(failure);
         }
+        if self.hangs {
+            return Ok(None);
+        }
         let parts = self.collected.entry(id).or_default();
         parts.push(part);
         if parts.len() < self.parts {
@@ -227,7 +252,7 @@ impl Coordinator for MemoryCoordinator {
 #[derive(Clone, Debug, Default)]
 pub struct MemoryEngine {
     pub root: MemoryRoot,
-    claims: u32,
+    pub claims: u32,
     /// What a predecessor still does before it is fenced.
     pub on_claim: Option<fn(&MemoryRoot)>,
 }
@@ -242,7 +267,7 @@ impl Engine for MemoryEngine {
     }
 
     fn holds_job(&mut self) -> Outcome<bool> {
-        Ok(self.claims > 0)
+        Ok(!self.root.0.lock().unwrap().is_empty())
     }
 
     fn newest(&mut self) -> Outcome<Option<Newest>> {

@@ -15,8 +15,17 @@ fn a_working_directory_deleted_under_a_run_ends_it_with_1_and_a_resume_is_exact(
     let dir = job.path("dir");
     assert!(ended.stderr.contains(&*dir.to_string_lossy()), "{}", ended.stderr);
     assert!(ended.stderr.contains("was deleted, moved or replaced while in use"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("the same command with --resume goes on from checkpoint "), "{}", ended.stderr);
     assert!(!dir.exists());
     job.check(&job.run("--resume"));
+}
+
+#[test]
+fn the_least_disk_that_is_not_refused_is_enough_for_a_small_state() {
+    for parallelism in [1, 3] {
+        let job = Job::new(WINDOWS);
+        job.check(&job.run(&format!("--rate 8000 --parallelism {parallelism} --disk {}KiB", (parallelism + 1) * 16)));
+    }
 }
 
 #[test]
@@ -49,11 +58,24 @@ fn a_disk_budget_below_the_state_costs_nothing_but_time() {
 
 #[test]
 fn a_disk_budget_that_holds_nothing_ends_the_run_with_5_and_a_resume_with_more_is_exact() {
-    let job = Job::new(SESSIONS);
-    let ended = job.run("--disk 4KiB --checkpoint-timeout 1s").expect(5);
+    let mut job = Job::new("--key k --time t --value v --window 10s");
+    job.input = job.path("in.csv");
+    // Keys that can't be compressed to less than the budget.
+    let mut state = 1u64;
+    let rows = (0..5000).map(|n| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        format!("{state:016x}{:016x},{n},1\n", state.rotate_left(32) ^ state.wrapping_mul(state | 1))
+    });
+    std::fs::write(&job.input, format!("k,t,v\n{}", rows.collect::<String>())).unwrap();
+    // The least that is taken, for rows of which all wait for the only flush.
+    let ended = job.run("--disk 48KiB --checkpoint-timeout 1s --interval 1h").expect(5);
     let last = ended.stderr.lines().last().unwrap();
-    for part in ["out of local disk: used ", " of 4096 bytes", "--disk"] {
+    for part in ["out of local disk: used ", " of 49152 bytes", "--disk", "the same command starts from the beginning"]
+    {
         assert!(last.contains(part), "no `{part}`: {}", ended.stderr);
     }
-    job.check(&job.run("--resume"));
+    job.run("--resume").expect(0);
+    let other = Job { input: job.input.clone(), ..Job::new(job.aggregation) };
+    other.run("").expect(0);
+    assert!(job.output().lines().count() == 5001 && job.output() == other.output());
 }

@@ -104,7 +104,11 @@ fn an_output_that_isnt_empty() {
     let job = Job::new(WINDOWS);
     std::fs::write(job.path("out.csv"), "precious").unwrap();
     refused(&job, "", &["isn't empty"]);
-    refused(&job, "--resume", &["isn't empty"]);
+    refused(
+        &job,
+        "--resume",
+        &["isn't empty", "holds no completed checkpoint", "name the --store of the job that wrote it"],
+    );
 }
 
 #[test]
@@ -123,6 +127,9 @@ fn stores_directories_and_budgets_that_cant_be() {
         (format!("--dir {}", path("file")), "not a directory"),
         (format!("--output {}", path("nowhere/out.csv")), "nowhere"),
         ("--memory 1MiB".to_owned(), "1048576"),
+        ("--disk 0".to_owned(), "48KiB"),
+        ("--disk 1KiB --parallelism 1".to_owned(), "32KiB"),
+        ("--output /dev/null".to_owned(), "not a regular file"),
         ("--output same --dir same".to_owned(), "--output and --dir"),
         ("--output same --store same".to_owned(), "--output and --store"),
         ("--store same --dir same".to_owned(), "lies in the checkpoint store"),

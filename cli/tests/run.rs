@@ -142,16 +142,54 @@ fn a_resume_of_a_finished_job_changes_nothing() {
     assert_eq!(again["checkpoints"]["full_bytes"], first["checkpoints"]["full_bytes"]);
 }
 
+/// The fixture with a malformed row as the line of this number.
+fn malformed_at(job: &Job, line: usize) -> String {
+    let content = std::fs::read_to_string(support::fixture()).unwrap();
+    let mut lines: Vec<&str> = content.lines().collect();
+    lines.insert(line - 1, "nonsense");
+    std::fs::write(&job.input, lines.join("\n") + "\n").unwrap();
+    content
+}
+
 #[test]
-fn a_run_that_stops_at_a_malformed_row_says_how_its_job_goes_on() {
+fn a_malformed_first_row_stops_a_run_before_anything_is_touched() {
     let mut job = Job::new(WINDOWS);
-    let content = std::fs::read_to_string(&job.input).unwrap();
     job.input = job.path("in.csv");
-    let (heading, rows) = content.split_once('\n').unwrap();
-    std::fs::write(&job.input, format!("{heading}\nnonsense\n{rows}")).unwrap();
-    let ended = job.run("").expect(2);
-    assert!(ended.stderr.contains("line 2") && ended.stderr.contains("with --resume goes on"), "{ended:?}");
+    let content = malformed_at(&job, 2);
+    let before = job.files();
+    for more in ["", "--resume", "--skip-bad-rows --key nothing"] {
+        let ended = job.run(more).expect(2);
+        assert!(more.contains("nothing") || ended.stderr.contains("line 2, column "), "{ended:?}");
+        assert!(job.files() == before, "{more}");
+    }
     std::fs::write(&job.input, content).unwrap();
+    job.check(&job.run(""));
+}
+
+#[test]
+fn a_run_that_stops_at_a_malformed_row_before_its_first_checkpoint_can_be_started_again_as_it_was() {
+    let mut job = Job::new(WINDOWS);
+    job.input = job.path("in.csv");
+    let content = malformed_at(&job, 1500);
+    let ended = job.run("--interval 1h").expect(2);
+    for part in ["line 1500, column ", "the same command starts from the beginning"] {
+        assert!(ended.stderr.contains(part), "no `{part}`: {}", ended.stderr);
+    }
+    std::fs::write(&job.input, content).unwrap();
+    job.check(&job.run("--interval 1h"));
+}
+
+#[test]
+fn a_run_that_stops_at_a_malformed_row_after_a_checkpoint_goes_on_with_resume_alone() {
+    let mut job = Job::new(WINDOWS);
+    job.input = job.path("in.csv");
+    let content = malformed_at(&job, 2100);
+    let ended = job.run("--rate 2000").expect(2);
+    for part in ["line 2100, column ", "the same command with --resume goes on from checkpoint "] {
+        assert!(ended.stderr.contains(part), "no `{part}`: {}", ended.stderr);
+    }
+    std::fs::write(&job.input, content).unwrap();
+    assert!(job.run("").expect(2).stderr.contains("holds a job already"));
     job.check(&job.run("--resume"));
 }
 
@@ -171,13 +209,28 @@ fn a_resume_of_a_job_that_isnt_there_starts_from_the_beginning_and_says_so() {
     let ended = job.run("--resume");
     assert!(ended.stderr.contains("starting from the beginning"), "{ended:?}");
     job.check(&ended);
-    // Neither is there a checkpoint when the first was never completed.
+    // Neither is there a checkpoint when the first was never completed: nothing is lost by starting without --resume either.
+    for more in ["--resume", ""] {
+        let job = Job::new(WINDOWS);
+        job.run_killed_at("before-log-entry:2", "--rate 8000").expect(-9);
+        let ended = job.run(more);
+        assert_eq!(ended.stderr.contains("starting from the beginning"), more == "--resume", "{ended:?}");
+        job.check(&ended);
+    }
+}
+
+#[test]
+fn a_job_without_a_checkpoint_that_another_start_takes_over_is_fenced_and_the_output_is_the_others() {
     let job = Job::new(WINDOWS);
-    job.run_killed_at("before-log-entry:2", "--rate 8000").expect(-9);
-    assert!(job.run("").expect(2).stderr.contains("holds a job already"));
-    let ended = job.run("--resume");
-    assert!(ended.stderr.contains("starting from the beginning"), "{ended:?}");
-    job.check(&ended);
+    let mut zombie = job.start("--rate 500 --interval 3s");
+    zombie.until("the claim", |_| job.path("out.csv").exists());
+    zombie.signal("STOP");
+    let successor = job.run(&format!("--parallelism 3 --dir {}", job.path("other").display()));
+    job.check(&successor);
+    zombie.signal("CONT");
+    let zombie = zombie.wait().expect(4);
+    assert!(zombie.stderr.contains("superseded") && zombie.stdout.is_empty(), "{zombie:?}");
+    assert_eq!(job.output(), expected(WINDOWS).output);
 }
 
 #[test]

@@ -21,6 +21,10 @@ use crate::console;
 use crate::exit::{Failure, Outcome};
 use crate::job::{Engine, Newest, Started};
 
+/// Local disk without which a backend can't write any segment: a block with index and filter, and the quarter that is kept for merges. How much more it takes
+/// depends on what is written between two checkpoints.
+const DISK_BYTES_PER_BACKEND: u64 = 16 << 10;
+
 /// Where a job lives, and with what budgets.
 #[derive(Clone, Debug)]
 pub struct Place {
@@ -156,6 +160,14 @@ impl Highwater {
                 least >> 20
             )));
         }
+        let least = place.backends * DISK_BYTES_PER_BACKEND;
+        if let Some(disk) = place.disk.filter(|disk| *disk < least) {
+            return Err(Failure::usage(format!(
+                "--disk of {disk} bytes is less than the least state needs at a parallelism of {}: {}KiB",
+                place.backends - 1,
+                least >> 10
+            )));
+        }
         let peek = Peek::at(&place.store)?;
         Ok(Self { place, peek, open: None, newest: None })
     }
@@ -208,7 +220,7 @@ impl Engine for Highwater {
     }
 
     fn holds_job(&mut self) -> Outcome<bool> {
-        Ok(self.peek.state()?.is_some())
+        Ok(self.peek.newest()?.is_some())
     }
 
     fn newest(&mut self) -> Outcome<Option<Newest>> {

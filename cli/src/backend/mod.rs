@@ -17,6 +17,9 @@ mod reached;
 mod rows;
 mod subtask;
 
+#[cfg(test)]
+mod tests;
+
 pub use coordinator::RootCoordinator;
 pub use engine::{Highwater, Place};
 pub use failure::{Context, checkpoint_failure, failure};

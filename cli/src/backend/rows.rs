@@ -5,10 +5,13 @@ use highwater::{Backend, Error, ErrorKind, KeyedState, MapState, ValueState};
 
 use crate::backend::Context;
 use crate::backend::subtask::{OnSubtask, Subtask};
-use crate::exit::Outcome;
+use crate::exit::{Failure, Outcome};
 use crate::runtime::{Row, StagedRows};
 
-/// Rows that are held in their order, and pieces of output by their offset.
+/// How hard pieces are compressed: text is easy, and the sink has other things to do.
+const PIECE_LEVEL: i32 = 1;
+
+/// Rows that are held in their order, and compressed pieces of output by their offset.
 #[derive(Debug)]
 pub struct SinkRows {
     subtask: Subtask,
@@ -86,14 +89,21 @@ impl StagedRows for SinkRows {
         Ok(count)
     }
 
+    // Every piece goes to the store once: as text it would be several times as long.
     fn stage(&mut self, offset: u64, bytes: &[u8]) -> Outcome<()> {
-        let (pieces, bytes) = (self.pieces, bytes.to_vec());
+        let pieces = self.pieces;
+        let bytes = zstd::bulk::compress(bytes, PIECE_LEVEL)
+            .map_err(|error| Failure::internal(format!("cannot compress rows: {error}")))?;
         self.subtask.call(|backend| pieces.put(backend, &offset, &bytes))
     }
 
     fn staged(&mut self, offset: u64) -> Outcome<Option<Vec<u8>>> {
         let pieces = self.pieces;
-        self.subtask.call(|backend| pieces.get(backend, &offset))
+        let Some(bytes) = self.subtask.call(|backend| pieces.get(backend, &offset))? else { return Ok(None) };
+        let rows = zstd::decode_all(&bytes[..]).map_err(|error| {
+            Failure::checkpoint(format!("the rows for offset {offset} of the output can't be read: {error}"))
+        })?;
+        Ok(Some(rows))
     }
 
     fn unstage(&mut self, offset: u64) -> Outcome<()> {

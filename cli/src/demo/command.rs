@@ -3,15 +3,18 @@
 use std::path::Path;
 use std::time::Duration;
 
+use highwater::base::clock::SystemClock;
 use tempfile::TempDir;
 
 use crate::args::DemoArgs;
 use crate::backend::{Highwater, Peek, Place};
 use crate::console;
-use crate::demo::run::{CHECKPOINT_TIMEOUT, MAX_PARALLELISM, interval};
+use crate::demo::run::{CHECKPOINT_TIMEOUT, INTERRUPTED, MAX_PARALLELISM, interval};
 use crate::demo::{run, summary};
 use crate::exit::{Failure, Outcome};
+use crate::report::DemoReport;
 use crate::runtime::Stop;
+use crate::supervise::supervise;
 
 /// Events a second at most: what a laptop with two cores keeps up with while it runs everything else.
 const MAX_RATE: u64 = 100_000;
@@ -25,6 +28,24 @@ const MEMORY_BYTES: u64 = 256 << 20;
 /// A difference (1); the store can't be used or holds a job (2); whatever stops a job.
 pub fn main(args: &DemoArgs) -> Outcome<()> {
     let stop = Stop::on_signals()?;
+    let work = {
+        let (args, stop) = (args.clone(), stop.clone());
+        move || compared(&args, &stop)
+    };
+    let interrupted = || Err(Failure::internal(INTERRUPTED));
+    let report = supervise(&stop, CHECKPOINT_TIMEOUT, &SystemClock, work)?.unwrap_or_else(interrupted)?;
+    if args.json {
+        console::json_line(&report)?;
+    } else {
+        console::table(&summary(&report))?;
+    }
+    match report.differences {
+        0 => Ok(()),
+        count => Err(Failure::internal(format!("{count} results differ from the recomputation"))),
+    }
+}
+
+fn compared(args: &DemoArgs, stop: &Stop) -> Outcome<DemoReport> {
     let scratch = temporary()?;
     let store = match &args.store {
         Some(url) => url.clone(),
@@ -44,16 +65,7 @@ pub fn main(args: &DemoArgs) -> Outcome<()> {
         dir = Some(fresh);
         Ok(engine)
     };
-    let report = run(args, &scratch.path().join("output.csv"), MAX_RATE, &stop, &mut open)?;
-    if args.json {
-        console::json_line(&report)?;
-    } else {
-        console::table(&summary(&report))?;
-    }
-    match report.differences {
-        0 => Ok(()),
-        count => Err(Failure::internal(format!("{count} results differ from the recomputation"))),
-    }
+    run(args, &scratch.path().join("output.csv"), MAX_RATE, stop, &mut open)
 }
 
 /// The demo is a new job that a crash may not end.
@@ -62,7 +74,7 @@ fn check_new(store: &str) -> Outcome<()> {
     if peek.ends_with_process() {
         return Err(Failure::usage("the demo crashes: it needs a --store that outlives that, and memory:/// doesn't"));
     }
-    match peek.state()? {
+    match peek.newest()? {
         None => peek.check_not_foreign(),
         Some(_) => Err(Failure::usage(format!("{store} holds a job already: name another --store"))),
     }

@@ -4,7 +4,10 @@
 use std::collections::BTreeMap;
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+
+use highwater::base::clock::SystemClock;
 
 use crate::args::DemoArgs;
 use crate::console;
@@ -14,10 +17,13 @@ use crate::job::{Display, Engine, Started, size_newest};
 use crate::output::OutputFile;
 use crate::position::Position;
 use crate::report::{DemoReport, RestoreReport, RunReport};
-use crate::runtime::{self, CheckpointStats, Ended, Ending, Job, JobMetadata, Settings, StagedOutput, Stop};
+use crate::runtime::{self, CheckpointStats, Ended, Ending, Job, JobMetadata, Settings, StagedOutput, Standing, Stop};
 use crate::window::WindowOperator;
 
 const SEED: u64 = 42;
+
+/// What a demo that was stopped says.
+pub(super) const INTERRUPTED: &str = "the demo was interrupted: nothing has been compared";
 
 /// Key groups of the demo's job.
 pub(super) const MAX_PARALLELISM: u32 = 128;
@@ -83,7 +89,7 @@ pub fn run<E: Engine>(
             }
             (Ending::Finished, None) => last = Some(ended),
             _ => {
-                return Err(Failure::internal("the demo was interrupted: nothing has been compared"));
+                return Err(Failure::internal(INTERRUPTED));
             }
         }
     }
@@ -132,6 +138,7 @@ impl Demo<'_> {
             sink,
             coordinator,
             settings: self.settings(first_checkpoint),
+            clock: Arc::new(SystemClock),
         };
         if let Some(newest) = &newest {
             console::note(format_args!(
@@ -141,7 +148,7 @@ impl Demo<'_> {
         }
         let crash_at = life.crash_at.map(|at| self.started + at);
         let mut display = Display::new(self.args.json);
-        let mut ended = runtime::run(job, stop, &mut |progress| {
+        let mut ended = runtime::run(job, stop, &Standing::default(), &mut |progress| {
             display.show(progress);
             // Without a checkpoint to come back to there would be nothing to see.
             if progress.completed > 0 && crash_at.is_some_and(|at| Instant::now() >= at) {

@@ -10,7 +10,7 @@ mod source;
 mod time;
 mod value;
 
-pub use rows::RowReader;
+pub use rows::{RowRead, RowReader};
 pub use source::{CsvOptions, CsvSource};
 pub use time::parse_time;
 pub use value::parse_value;

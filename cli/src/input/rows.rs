@@ -13,10 +13,26 @@ use crate::position::ContentHash;
 
 const BUFFER_BYTES: usize = 256 << 10;
 
-/// The greatest row. A quote that was left open takes the rest of the file for one field: this is where that is noticed.
+/// The greatest row that is kept. A quote that was left open takes what follows for one field, perhaps the rest of the file.
 const MAX_ROW_BYTES: usize = 16 << 20;
 
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// What [`RowReader::read_row`] found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RowRead {
+    /// The end of the input.
+    End,
+    /// A row.
+    Row,
+    /// A row that can't be had, consumed to its end.
+    Broken {
+        /// The index of the field in which it broke.
+        column: usize,
+        /// The reason.
+        why: &'static str,
+    },
+}
 
 /// Splits a file into rows of fields.
 pub struct RowReader<R> {
@@ -34,6 +50,7 @@ pub struct RowReader<R> {
     ends: Vec<usize>,
     field_count: usize,
     row_line: u64,
+    last_byte: u8,
 }
 
 impl<R: Read> RowReader<R> {
@@ -61,6 +78,7 @@ impl<R: Read> RowReader<R> {
             ends: vec![0; 64],
             field_count: 0,
             row_line: 1,
+            last_byte: b'\n',
         };
         reader.fill()?;
         if reader.pending().starts_with(BYTE_ORDER_MARK) {
@@ -69,17 +87,20 @@ impl<R: Read> RowReader<R> {
         Ok(reader)
     }
 
-    /// Reads the next row; false at the end of the input. Empty lines are no rows.
+    /// Reads the next row. Empty lines are no rows. One over the limit of size, or that ends within quotes, is broken.
     ///
     /// # Errors
     ///
-    /// The file can't be read; a row is over the limit of size, or ends within quotes (exit code 2).
-    pub fn read_row(&mut self) -> Outcome<bool> {
+    /// The file can't be read.
+    pub fn read_row(&mut self) -> Outcome<RowRead> {
+        self.field_count = 0;
         if !self.skip_line_ends()? {
-            return Ok(false);
+            return Ok(RowRead::End);
         }
         self.row_line = self.lines + 1;
         let (mut written, mut ended) = (0, 0);
+        // Once the row is too long: where that was. The rest of it is only passed over.
+        let mut too_long = None;
         loop {
             if self.unread.is_empty() && !self.at_end {
                 self.fill()?;
@@ -96,19 +117,24 @@ impl<R: Read> RowReader<R> {
             ended += ends;
             match result {
                 ReadRecordResult::InputEmpty if virtual_end => {
-                    return Err(self.row_failure("a quote is never closed"));
+                    return Ok(RowRead::Broken { column: too_long.unwrap_or(ended), why: "a quote is never closed" });
                 }
                 ReadRecordResult::InputEmpty => {}
                 ReadRecordResult::OutputFull if self.fields.len() >= MAX_ROW_BYTES => {
-                    return Err(self.row_failure("the row is over 16 MiB; is a quote left open?"));
+                    too_long.get_or_insert(ended);
+                    written = 0;
                 }
                 ReadRecordResult::OutputFull => self.fields.resize(self.fields.len() * 2, 0),
+                ReadRecordResult::OutputEndsFull if too_long.is_some() => ended = 0,
                 ReadRecordResult::OutputEndsFull => self.ends.resize(self.ends.len() * 2, 0),
                 ReadRecordResult::Record => {
+                    if let Some(column) = too_long {
+                        return Ok(RowRead::Broken { column, why: "the row is over 16 MiB; is a quote left open?" });
+                    }
                     self.field_count = ended;
-                    return Ok(true);
+                    return Ok(RowRead::Row);
                 }
-                ReadRecordResult::End => return Ok(false),
+                ReadRecordResult::End => return Ok(RowRead::End),
             }
         }
     }
@@ -130,6 +156,11 @@ impl<R: Read> RowReader<R> {
     /// The line that the last row began on, from 1.
     pub fn row_line(&self) -> u64 {
         self.row_line
+    }
+
+    /// How many lines the last row took.
+    pub fn row_lines(&self) -> u64 {
+        self.lines + 1 - self.row_line + u64::from(self.last_byte != b'\n')
     }
 
     /// Bytes consumed.
@@ -183,6 +214,7 @@ impl<R: Read> RowReader<R> {
     fn consume(&mut self, count: usize) {
         let taken = &self.buffer[self.unread.start..self.unread.start + count];
         self.hasher.update(taken);
+        self.last_byte = taken.last().copied().unwrap_or(self.last_byte);
         self.lines += taken.iter().map(|byte| u64::from(*byte == b'\n')).sum::<u64>();
         self.offset += count as u64;
         self.unread.start += count;
@@ -204,10 +236,6 @@ impl<R: Read> RowReader<R> {
         }
         self.unread = 0..filled;
         Ok(filled > 0)
-    }
-
-    fn row_failure(&self, why: &str) -> Failure {
-        Failure::usage(format!("{}: line {}: {why}", self.path.display(), self.row_line))
     }
 }
 
@@ -231,7 +259,7 @@ mod tests {
     fn rows(text: &[u8]) -> Outcome<Vec<(u64, Vec<Vec<u8>>)>> {
         let mut reader = RowReader::new(Path::new("in.csv"), Trickle(text, 7))?;
         let mut rows = Vec::new();
-        while reader.read_row()? {
+        while reader.read_row()? == RowRead::Row {
             rows.push((reader.row_line(), (0..reader.field_count()).map(|i| reader.field(i).to_vec()).collect()));
         }
         assert_eq!(reader.offset(), text.len() as u64);
@@ -271,12 +299,33 @@ mod tests {
     }
 
     #[test]
-    fn an_open_quote_is_an_error_that_names_its_line() {
-        let error = rows(b"a,b\n1,\"2\n3,4\n").unwrap_err();
-        assert!(error.message.contains("line 2") && error.message.contains("never closed"), "{error}");
-        let endless = [b"a\n\"".to_vec(), vec![b'x'; MAX_ROW_BYTES + 10]].concat();
-        let error = rows(&endless).unwrap_err();
-        assert!(error.message.contains("line 2") && error.message.contains("16 MiB"), "{error}");
+    fn a_row_with_an_open_quote_is_broken_and_consumed_with_all_its_lines() {
+        let long = vec![b'x'; MAX_ROW_BYTES + 10];
+        for (text, column, why, lines) in [
+            (b"a,b\n1,\"2\n3,4\n".to_vec(), 1, "never closed", 2),
+            (b"a,b\n1,\"2\n3,4".to_vec(), 1, "never closed", 2),
+            (b"a,b\n\"".to_vec(), 0, "never closed", 1),
+            ([b"a,b\n1,\"", &long[..]].concat(), 1, "never closed", 1),
+            ([b"a,b\n1,\"\n", &long[..], b"\"\n3,4\n"].concat(), 1, "16 MiB", 2),
+            (
+                [b"a,b\n".to_vec(), b",".repeat(MAX_ROW_BYTES / 2), long.clone(), b"\n3,4\n".to_vec()].concat(),
+                MAX_ROW_BYTES / 2,
+                "16 MiB",
+                1,
+            ),
+        ] {
+            let mut reader = RowReader::new(Path::new("in.csv"), &text[..]).unwrap();
+            assert_eq!(reader.read_row().unwrap(), RowRead::Row);
+            let RowRead::Broken { column: at, why: reason } = reader.read_row().unwrap() else { panic!() };
+            assert!(at == column && reason.contains(why), "{at} {reason}");
+            assert_eq!((reader.row_line(), reader.row_lines(), reader.field_count()), (2, lines, 0));
+            if why == "16 MiB" {
+                assert_eq!(reader.read_row().unwrap(), RowRead::Row);
+                assert_eq!(row_of(&reader), [b"3", b"4"]);
+            }
+            assert_eq!(reader.read_row().unwrap(), RowRead::End);
+            assert_eq!(reader.offset(), text.len() as u64);
+        }
     }
 
     proptest! {
@@ -288,7 +337,7 @@ mod tests {
             let mut reader = RowReader::new(Path::new("x"), Trickle(&text, 3)).unwrap();
             let mut want = csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(&text[..]).into_byte_records();
             let (mut rows, mut places) = (Vec::new(), Vec::new());
-            while let Ok(true) = reader.read_row() {
+            while let Ok(RowRead::Row) = reader.read_row() {
                 let row = row_of(&reader);
                 prop_assert_eq!(&row, &want.next().unwrap().unwrap().iter().map(<[u8]>::to_vec).collect::<Vec<_>>());
                 rows.push((reader.row_line(), row));
@@ -299,7 +348,7 @@ mod tests {
                 prop_assert!(resumed.skip_to(offset).unwrap());
                 prop_assert_eq!((resumed.lines(), resumed.hash()), (lines, hash));
                 for want in &rows[index + 1..] {
-                    prop_assert!(resumed.read_row().unwrap());
+                    prop_assert_eq!(resumed.read_row().unwrap(), RowRead::Row);
                     prop_assert_eq!(&(resumed.row_line(), row_of(&resumed)), want);
                 }
             }

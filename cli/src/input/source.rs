@@ -4,8 +4,9 @@ use std::fs::File;
 use std::path::PathBuf;
 
 use crate::args::TimeUnit;
+use crate::console;
 use crate::exit::{Failure, Outcome};
-use crate::input::{RowReader, parse_time, parse_value};
+use crate::input::{RowRead, RowReader, parse_time, parse_value};
 use crate::position::{ContentHash, Position};
 use crate::runtime::{Record, Source};
 
@@ -39,7 +40,23 @@ pub struct CsvSource {
     columns: Columns,
     records: u64,
     skipped: u64,
+    ahead: Option<Ahead>,
+    told: u32,
 }
+
+/// A record that was read before it was asked for.
+struct Ahead {
+    /// Where the source stood before.
+    from: Position,
+    /// `None` at the end of the input.
+    next: Option<Record>,
+}
+
+/// The most characters of a reason, which may quote a field.
+const TOLD_CHARACTERS: usize = 300;
+
+/// Rows that took other rows' lines with them, of which people are told one by one.
+const TOLD: u32 = 10;
 
 #[derive(Clone, Copy)]
 struct Columns {
@@ -61,8 +78,15 @@ impl CsvSource {
         let path = &options.path;
         let file = File::open(path).map_err(|error| Failure::io("open the input", path, &error))?;
         let mut rows = RowReader::new(path, file)?;
-        if !rows.read_row()? {
-            return Err(Failure::usage(format!("{} is empty: a header row is needed", path.display())));
+        match rows.read_row()? {
+            RowRead::Row => {}
+            RowRead::End => {
+                return Err(Failure::usage(format!("{} is empty: a header row is needed", path.display())));
+            }
+            RowRead::Broken { column, why } => {
+                let (path, line) = (path.display(), rows.row_line());
+                return Err(Failure::usage(format!("{path}: line {line}, column {}: {why}", column + 1)));
+            }
         }
         let names: Vec<String> =
             (0..rows.field_count()).map(|index| String::from_utf8_lossy(rows.field(index)).into_owned()).collect();
@@ -71,7 +95,7 @@ impl CsvSource {
             time: find_column(&names, "--time", &options.time)?,
             value: find_column(&names, "--value", &options.value)?,
         };
-        Ok(Self { options, rows, names, columns, records: 0, skipped: 0 })
+        Ok(Self { options, rows, names, columns, records: 0, skipped: 0, ahead: None, told: 0 })
     }
 
     /// Opens the file and goes on at `position`, once the bytes before it have proved to be the same.
@@ -101,6 +125,53 @@ impl CsvSource {
         Ok(source)
     }
 
+    /// Reads the next record before it is asked for, so that what is wrong with it shows while nothing has been touched.
+    ///
+    /// # Errors
+    ///
+    /// As [`next`](Source::next).
+    pub fn read_ahead(&mut self) -> Outcome<()> {
+        let from = self.position();
+        let next = self.read()?;
+        self.ahead = Some(Ahead { from, next });
+        Ok(())
+    }
+
+    fn read(&mut self) -> Outcome<Option<Record>> {
+        loop {
+            let malformed = match self.rows.read_row()? {
+                RowRead::End => return Ok(None),
+                RowRead::Broken { column, why } => (column, why.to_owned()),
+                RowRead::Row => match self.parse() {
+                    Ok(record) => {
+                        self.records += 1;
+                        return Ok(Some(record));
+                    }
+                    Err(malformed) => malformed,
+                },
+            };
+            if !self.options.skip_bad_rows {
+                return Err(self.malformed(&malformed));
+            }
+            self.skip(&malformed);
+        }
+    }
+
+    /// Counts a malformed row, by its lines: a stray quote makes one row of many.
+    fn skip(&mut self, malformed: &Malformed) {
+        let lines = self.rows.row_lines();
+        self.skipped += lines;
+        self.told += u32::from(lines > 1);
+        if lines > 1 && self.told <= TOLD {
+            let more = if self.told == TOLD { "; more such rows are counted alone" } else { "" };
+            console::warn(format_args!(
+                "{}; up to line {} all is one row, whose {lines} lines were skipped{more}",
+                self.malformed(malformed),
+                self.rows.row_line() + lines - 1
+            ));
+        }
+    }
+
     fn parse(&self) -> Result<Record, Malformed> {
         let Columns { key, time, value } = self.columns;
         let (count, want) = (self.rows.field_count(), self.names.len());
@@ -123,6 +194,11 @@ impl CsvSource {
 
     fn malformed(&self, (column, why): &Malformed) -> Failure {
         let name = self.names.get(*column).map_or(String::new(), |name| format!(" ({name})"));
+        // A field that a stray quote made may be as long as the rest of the file.
+        let why = match why.char_indices().nth(TOLD_CHARACTERS) {
+            Some((end, _)) => &format!("{}...", &why[..end]),
+            None => why,
+        };
         Failure::usage(format!(
             "{}: line {}, column {}{name}: {why}",
             self.options.path.display(),
@@ -134,22 +210,19 @@ impl CsvSource {
 
 impl Source for CsvSource {
     fn next(&mut self, records: &mut Vec<Record>) -> Outcome<Option<i64>> {
-        while self.rows.read_row()? {
-            match self.parse() {
-                Ok(record) => {
-                    self.records += 1;
-                    let time = record.time;
-                    records.push(record);
-                    return Ok(Some(time));
-                }
-                Err(_) if self.options.skip_bad_rows => self.skipped += 1,
-                Err(malformed) => return Err(self.malformed(&malformed)),
-            }
-        }
-        Ok(None)
+        let next = match self.ahead.take() {
+            Some(ahead) => ahead.next,
+            None => self.read()?,
+        };
+        let time = next.as_ref().map(|record| record.time);
+        records.extend(next);
+        Ok(time)
     }
 
     fn position(&self) -> Position {
+        if let Some(ahead) = &self.ahead {
+            return ahead.from.clone();
+        }
         Position {
             offset: self.rows.offset(),
             line: self.rows.lines(),
@@ -230,6 +303,7 @@ mod tests {
         for (row, part) in [
             ("a,5,abc", "line 3, column 3 (v): `abc` is not a decimal number"),
             ("a,x,1", "line 3, column 2 (t): `x` is not a time"),
+            (&*format!("a,5,{}", "\u{661}".repeat(500)), "..."),
             ("a,5", "line 3, column 3 (v): the row has 2 fields, the header 3"),
             ("a,5,1,9", "line 3, column 4: the row has 4 fields, the header 3"),
             ("a,2262-04-11T23:47:16Z,1", "line 3, column 2 (t): `2262-04-11T23:47:16Z` is out of range"),
@@ -242,6 +316,21 @@ mod tests {
             let (records, position) = all(CsvSource::open(input.skipping()).unwrap()).unwrap();
             assert_eq!((records.len(), position.records, position.skipped), (2, 2, 1), "{row}");
         }
+    }
+
+    #[test]
+    fn a_stray_quote_is_named_by_line_and_column_and_every_line_it_took_is_counted() {
+        let never_closed = b"k,t,v\na,1,1\nb,2,\"2\nc,3,3\nd,4,4\n";
+        let error = all(CsvSource::open(Input::of(never_closed).options()).unwrap()).unwrap_err();
+        assert!(error.message.contains("line 3, column 3 (v): a quote is never closed"), "{error}");
+        let closed_by_another = b"k,t,v\na,1,1\nb,2,\"2\nc,3,3\nd,4,\"4\ne,5,5\n";
+        for (text, records, skipped) in [(&never_closed[..], 1, 3), (closed_by_another, 2, 3)] {
+            let input = Input::of(text);
+            let (_, end) = all(CsvSource::open(input.skipping()).unwrap()).unwrap();
+            assert_eq!((end.records, end.skipped, end.offset), (records, skipped, text.len() as u64));
+        }
+        let error = CsvSource::open(Input::of(b"k,\"t,v\na,1,1\n").options()).err().unwrap();
+        assert!(error.message.contains("line 1, column 2: a quote is never closed"), "{error}");
     }
 
     #[test]
@@ -273,14 +362,19 @@ mod tests {
         let mut before = Vec::new();
         loop {
             let position = source.position();
-            let (rest, resumed_end) = all(CsvSource::resume(input.skipping(), &position).unwrap()).unwrap();
+            let mut resumed = CsvSource::resume(input.skipping(), &position).unwrap();
+            // What was read ahead hasn't been read as far as a checkpoint is concerned.
+            resumed.read_ahead().unwrap();
+            assert_eq!(resumed.position(), position);
+            let (rest, resumed_end) = all(resumed).unwrap();
             assert_eq!([&before[..], &rest[..]].concat(), whole);
             assert_eq!(resumed_end, end);
             if source.next(&mut before).unwrap().is_none() {
                 break;
             }
         }
-        assert_eq!((end.offset, end.records, end.skipped, end.line), (text.len() as u64, 3, 1, 6));
+        // The malformed row has two lines.
+        assert_eq!((end.offset, end.records, end.skipped, end.line), (text.len() as u64, 3, 2, 6));
     }
 
     #[test]

@@ -45,7 +45,7 @@ pub trait Engine {
     /// The store's name, for messages.
     fn place(&self) -> String;
 
-    /// Whether the store holds a job, be it without a completed checkpoint. Changes nothing.
+    /// Whether the store holds a job's results: a completed checkpoint. One that was only claimed holds nothing to lose. Changes nothing.
     ///
     /// # Errors
     ///

@@ -2,8 +2,10 @@
 //!
 //! - Enters: the command line, and an [`Engine`]: the store of checkpoints with the state that lives on it.
 //! - Leaves: the output file, a report.
-//! - Always holds: everything that can be refused is checked before anything is claimed, created or cut.
+//! - Always holds: everything that can be refused, the first record included, is checked before anything is claimed, created or cut. A store without a
+//!   completed checkpoint holds nothing to lose: who claims it begins, and fences whoever had claimed it before.
 
+mod account;
 mod engine;
 mod progress;
 
@@ -11,7 +13,9 @@ mod progress;
 mod tests;
 
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::sync::Arc;
+
+use highwater::base::clock::SystemClock;
 
 use crate::args::RunArgs;
 use crate::console;
@@ -19,11 +23,11 @@ use crate::exit::{Code, Failure, Outcome};
 use crate::input::{CsvOptions, CsvSource};
 use crate::output::{OutputFile, ResumableOutput, session_header, window_header};
 use crate::position::Position;
-use crate::report::{RestoreReport, RunReport};
-use crate::runtime::{self, Ended, Ending, Job, JobMetadata, Settings, StagedOutput, Stop};
+use crate::runtime::{self, Ended, Ending, Job, JobMetadata, Settings, StagedOutput, Stop, Stopped};
 use crate::units::{format_duration, nanos};
 use crate::window::{WindowKind, WindowOperator};
 
+pub use account::{Account, tell_end};
 pub use engine::{Engine, Newest, PartOf, Started, StartedOn};
 pub use progress::Display;
 
@@ -41,57 +45,58 @@ impl Begin {
     }
 }
 
-/// Runs the job of the command line on `engine`.
+/// Runs the job of the command line on `engine`, and keeps `account` of it.
 ///
 /// # Errors
 ///
 /// Usage, configuration or input (2), the checkpoint (3), locked or fenced (4), out of a resource (5).
-pub fn run<E: Engine>(args: &RunArgs, engine: &mut E, stop: &Stop) -> Outcome<RunReport> {
+pub fn run<E: Engine>(args: &RunArgs, engine: &mut E, stop: &Stop, account: &Account) -> Outcome<Ended> {
     args.validate()?;
-    let started = Instant::now();
     let (kind, config) = (args.windows.kind()?, config(args)?);
     let mut begun = begin(args, kind, &config, engine)?;
     engine.claim()?;
-    if args.resume && begun.newest() != engine.newest()?.as_ref() {
+    if begun.newest() != engine.newest()?.as_ref() {
         // A predecessor that was still alive has completed another checkpoint before we fenced it.
+        if !args.resume {
+            return Err(holds_job(&engine.place()));
+        }
         begun = begin(args, kind, &config, engine)?;
     }
-    let from = begun.newest().cloned();
-    let ran = run_once(args, kind, config, begun, engine, stop);
-    let (mut ended, restore) = ran.map_err(|failure| keep_going(failure, &engine.place()))?;
+    let from = begun.newest().map(|newest| newest.id);
+    let ran = run_once(args, kind, config, begun, engine, stop, account);
+    let mut ended = ran.map_err(|failure| keep_going(failure, account.standing().newest(from), args))?;
     size_newest(&mut ended, engine);
-    let restores = match (from, restore) {
-        (Some(newest), Some(first_record_ms)) => vec![RestoreReport {
-            from_checkpoint: newest.id,
-            parallelism_from: newest.parallelism,
-            parallelism_to: args.parallelism,
-            first_record_ms,
-        }],
-        _ => Vec::new(),
-    };
-    tell_end(&ended, args);
-    Ok(RunReport::new(&ended, &ended.checkpoints, started.elapsed(), restores))
+    Ok(ended)
 }
 
 /// Measures the newest checkpoint of a run that ended with one. What its parts said counts for each what they share, and a resume of a
 /// finished job has none of its own.
 pub(crate) fn size_newest<E: Engine>(ended: &mut Ended, engine: &mut E) {
-    if matches!(ended.ending, Ending::Finished | Ending::Stopped { complete: true })
+    if matches!(ended.ending, Ending::Finished | Ending::Stopped(Stopped::Complete))
         && let Ok(Some(bytes)) = engine.newest_bytes()
     {
         ended.checkpoints.full_bytes = bytes;
     }
 }
 
-/// Says of a failure that the user can put right how the job goes on, as its store has been claimed by now.
-fn keep_going(failure: Failure, place: &str) -> Failure {
-    match failure.code {
-        Code::Usage => Failure::usage(format!(
-            "{}; the job in {place} stays: once this is put right, the same command with --resume goes on",
-            failure.message
-        )),
-        _ => failure,
-    }
+/// Says of a failure how the job goes on from its `newest` checkpoint.
+fn keep_going(failure: Failure, newest: Option<u64>, args: &RunArgs) -> Failure {
+    let how = match newest {
+        _ if !args.outlives_process() => return failure,
+        Some(id) => format!("the same command with --resume goes on from checkpoint {id}"),
+        None => "no checkpoint had been completed, so the same command starts from the beginning".to_owned(),
+    };
+    let message = match failure.code {
+        Code::Usage | Code::Resource => format!("{}; once this is put right, {how}", failure.message),
+        Code::Internal => format!("{}; {how}", failure.message),
+        // The checkpoint is what can't be used, or somebody else has the job.
+        _ => return failure,
+    };
+    Failure { message, ..failure }
+}
+
+fn holds_job(place: &str) -> Failure {
+    Failure::usage(format!("{place} holds a job already: use --resume to go on with it, or name another --store"))
 }
 
 /// Opens and checks whatever can be without changing anything.
@@ -111,33 +116,44 @@ fn begin<E: Engine>(
         skip_bad_rows: args.skip_bad_rows,
     };
     if !args.resume && engine.holds_job()? {
-        return Err(Failure::usage(format!(
-            "{} holds a job already: use --resume to go on with it, or name another --store",
-            engine.place()
-        )));
+        return Err(holds_job(&engine.place()));
     }
     let newest = if args.resume { engine.newest()? } else { None };
     let Some(newest) = newest else {
         // Nothing has been committed yet, so an output with content isn't this job's.
-        OutputFile::check_new(&args.output)?;
+        let advice = if args.resume {
+            format!(
+                "{} holds no completed checkpoint that says what was written there; name the --store of the job that wrote it, empty the file, or name \
+                 another one",
+                engine.place()
+            )
+        } else {
+            "go on with the job that wrote it by --resume; where no checkpoint of that job says what it has written, empty the file or name another one"
+                .to_owned()
+        };
+        OutputFile::check_new(&args.output, &advice)?;
         if args.resume {
             console::note(format_args!(
                 "{} holds no completed checkpoint: starting from the beginning",
                 engine.place()
             ));
         }
-        let source = CsvSource::open(options)?;
+        let mut source = CsvSource::open(options)?;
+        source.read_ahead()?;
         return Ok(Begin { source, position: Position::start(), from: None });
     };
     let metadata = JobMetadata::decode(&newest.metadata)?;
     metadata.check_config(config)?;
-    let source = CsvSource::resume(options, &metadata.position)?;
+    let mut source = CsvSource::resume(options, &metadata.position)?;
+    if !metadata.position.finished {
+        source.read_ahead()?;
+    }
     let output = OutputFile::check_resume(&args.output, metadata.synced)?;
     let position = metadata.position.clone();
     Ok(Begin { source, position, from: Some((newest, metadata, output)) })
 }
 
-/// Restores and runs. With the end comes, after a restore, how long it took until the first record.
+/// Restores and runs.
 fn run_once<E: Engine>(
     args: &RunArgs,
     kind: WindowKind,
@@ -145,10 +161,10 @@ fn run_once<E: Engine>(
     begin: Begin,
     engine: &mut E,
     stop: &Stop,
-) -> Outcome<(Ended, Option<Option<u64>>)> {
-    let restoring = Instant::now();
+    account: &Account,
+) -> Outcome<Ended> {
+    account.restores(begin.newest(), args.parallelism);
     let Started { keyed, rows, coordinator, first_checkpoint } = engine.start(begin.newest(), args.parallelism)?;
-    let restored = begin.from.is_some();
     let complete = begin.from.as_ref().is_some_and(|(_, metadata, _)| metadata.complete);
     let sink = match begin.from {
         Some((_, metadata, output)) => StagedOutput::resume(rows, output, &metadata)?,
@@ -156,8 +172,7 @@ fn run_once<E: Engine>(
     };
     if complete {
         console::note("the job has finished already: its output is complete");
-        let ended = Ended::of_finished(begin.position, sink.totals());
-        return Ok((ended, restored.then_some(None)));
+        return Ok(Ended::of_finished(begin.position, sink.totals()));
     }
     let keyed = keyed.into_iter().map(|state| WindowOperator::new(state, &[kind.alone()]));
     let job = Job {
@@ -167,12 +182,10 @@ fn run_once<E: Engine>(
         sink,
         coordinator,
         settings: settings(args, first_checkpoint),
+        clock: Arc::new(SystemClock),
     };
     let mut display = Display::new(args.json);
-    let ended = runtime::run(job, stop, &mut |progress| display.show(progress))?;
-    display.finish();
-    let first_record = ended.first_record.map(|at| millis(at.saturating_duration_since(restoring)));
-    Ok((ended, restored.then_some(first_record)))
+    runtime::run(job, stop, account.standing(), &mut |progress| display.show(progress))
 }
 
 fn settings(args: &RunArgs, first_checkpoint: u64) -> Settings {
@@ -209,39 +222,4 @@ fn config(args: &RunArgs) -> Outcome<BTreeMap<String, String>> {
         windows,
     ];
     Ok(options.into_iter().map(|(option, value)| (option.to_owned(), value)).collect())
-}
-
-fn tell_end(ended: &Ended, args: &RunArgs) {
-    let Ended { position, totals, .. } = ended;
-    if totals.late > 0 {
-        console::warn(format_args!(
-            "{} of {} records came too late for --out-of-orderness {} and are in no window",
-            totals.late,
-            position.records,
-            format_duration(args.out_of_orderness)
-        ));
-    }
-    if position.skipped > 0 {
-        console::warn(format_args!("{} malformed rows were skipped", position.skipped));
-    }
-    match ended.ending {
-        Ending::Finished => console::note(format_args!(
-            "{} records, {} rows in {}",
-            position.records,
-            totals.output_rows,
-            args.output.display()
-        )),
-        Ending::Stopped { complete: true } => console::note(format_args!(
-            "stopped after a last checkpoint, {} records in: the same command with --resume goes on from there",
-            position.records
-        )),
-        Ending::Stopped { complete: false } => console::warn(
-            "stopped; the last checkpoint did not complete: the same command with --resume goes on from the one before",
-        ),
-        Ending::Crashed => {}
-    }
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -12,10 +12,24 @@ use crate::units::format_size;
 /// Between two plain lines.
 const PLAIN_EVERY: Duration = Duration::from_secs(5);
 
+/// What was shown last: when, and the events and rows by then.
+#[derive(Clone, Copy, Default)]
+struct Seen {
+    elapsed: Duration,
+    events: u64,
+    rows: u64,
+}
+
+impl Seen {
+    fn of(progress: &Progress) -> Self {
+        Self { elapsed: progress.elapsed, events: progress.events, rows: progress.rows }
+    }
+}
+
 /// Shows how a run is doing.
 pub struct Display {
     bar: Option<ProgressBar>,
-    last: (Duration, u64),
+    last: Seen,
     told: Duration,
     quiet: bool,
 }
@@ -30,20 +44,19 @@ impl Display {
             }
             bar
         });
-        Self { bar, last: (Duration::ZERO, 0), told: Duration::ZERO, quiet }
+        Self { bar, last: Seen::default(), told: Duration::ZERO, quiet }
     }
 
     /// Takes in news.
     pub fn show(&mut self, progress: &Progress) {
-        let (then, before) = self.last;
         if let Some(bar) = &self.bar {
-            self.last = (progress.elapsed, progress.events);
-            bar.set_message(line(progress, then, before));
+            bar.set_message(line(progress, self.last));
+            self.last = Seen::of(progress);
             bar.tick();
         } else if !self.quiet && progress.elapsed.saturating_sub(self.told) >= PLAIN_EVERY {
             self.told = progress.elapsed;
-            self.last = (progress.elapsed, progress.events);
-            console::note(line(progress, then, before));
+            console::note(line(progress, self.last));
+            self.last = Seen::of(progress);
         }
     }
 
@@ -61,10 +74,17 @@ impl Drop for Display {
     }
 }
 
-fn line(progress: &Progress, then: Duration, before: u64) -> String {
-    let seconds = progress.elapsed.saturating_sub(then).as_secs_f64().max(0.001);
+fn line(progress: &Progress, before: Seen) -> String {
+    let seconds = progress.elapsed.saturating_sub(before.elapsed).as_secs_f64().max(0.001);
     #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
-    let rate = (progress.events - before) as f64 / seconds;
+    let rate = |count: u64| count as f64 / seconds;
+    let events = progress.events;
+    // While many windows fire at once nothing is read.
+    let moving = if events == before.events && progress.rows > before.rows {
+        format!("{events} events; {} rows fired, {:.0}/s", progress.rows, rate(progress.rows - before.rows))
+    } else {
+        format!("{events} events, {:.0}/s", rate(events - before.events))
+    };
     let checkpoints = match progress.last {
         None => "no checkpoint yet".to_owned(),
         Some((completed, took)) => format!(
@@ -79,7 +99,7 @@ fn line(progress: &Progress, then: Duration, before: u64) -> String {
         0 => String::new(),
         count => format!(", {count} aborted"),
     };
-    format!("{:.0} s: {} events, {rate:.0}/s; {checkpoints}{aborted}", progress.elapsed.as_secs_f64(), progress.events)
+    format!("{:.0} s: {moving}; {checkpoints}{aborted}", progress.elapsed.as_secs_f64())
 }
 
 #[cfg(test)]
@@ -90,14 +110,18 @@ mod tests {
     #[test]
     fn a_line_tells_rate_and_checkpoints() {
         let mut progress =
-            Progress { elapsed: Duration::from_secs(3), events: 50_000, completed: 0, aborted: 0, last: None };
-        assert_eq!(line(&progress, Duration::from_secs(1), 10_000), "3 s: 50000 events, 20000/s; no checkpoint yet");
+            Progress { elapsed: Duration::from_secs(3), events: 50_000, rows: 7, completed: 0, aborted: 0, last: None };
+        let before = Seen { elapsed: Duration::from_secs(1), events: 10_000, rows: 0 };
+        assert_eq!(line(&progress, before), "3 s: 50000 events, 20000/s; no checkpoint yet");
         progress.completed = 2;
         progress.aborted = 1;
         progress.last = Some((Completed { delta_bytes: 2048, full_bytes: 1 << 20 }, Duration::from_millis(12)));
         assert_eq!(
-            line(&progress, Duration::ZERO, 0),
+            line(&progress, Seen::default()),
             "3 s: 50000 events, 16667/s; 2 checkpoints, the last in 12 ms: 2.0 KiB new of 1.0 MiB, 1 aborted"
         );
+        progress.last = None;
+        let before = Seen { elapsed: Duration::from_secs(1), events: 50_000, rows: 3 };
+        assert_eq!(line(&progress, before), "3 s: 50000 events; 7 rows fired, 2/s; no checkpoint yet, 1 aborted");
     }
 }

@@ -1,13 +1,14 @@
 //! The whole of `run` but the backend: real files, state in memory.
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use clap::Parser;
 
 use crate::args::{Cli, Command, RunArgs};
 use crate::exit::{Code, Outcome};
-use crate::job::{Engine, run};
+use crate::job::{Account, Engine};
 use crate::report::RunReport;
 use crate::runtime::Stop;
 use crate::testing::{MemoryEngine, naive};
@@ -54,20 +55,26 @@ impl Case {
     }
 
     fn run(&mut self, more: &str) -> Outcome<RunReport> {
-        run(&self.args(more), &mut self.engine, &Stop::default())
+        let account = Account::open();
+        let ended = crate::job::run(&self.args(more), &mut self.engine, &Stop::default(), &account)?;
+        Ok(account.report(&ended))
     }
 
-    /// Runs for a while, then is asked to stop or crashes.
-    fn run_for(&mut self, millis: u64, how: fn(&Stop), more: &str) -> RunReport {
-        let stop = Stop::default();
-        let later = stop.clone();
-        let timer = std::thread::spawn(move || {
-            std::thread::sleep(Duration::from_millis(millis));
-            how(&later);
-        });
-        let report = run(&self.args(more), &mut self.engine, &stop).unwrap();
-        timer.join().unwrap();
-        report
+    /// Runs until a checkpoint has completed, then is asked to stop or crashes.
+    fn run_to_a_checkpoint(&mut self, how: fn(&Stop), more: &str) -> RunReport {
+        let (stop, account, over) = (Stop::default(), Account::open(), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let completed = || account.standing().now().is_some_and(|ended| ended.checkpoints.completed > 0);
+                while !completed() && !over.load(Ordering::Acquire) {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                how(&stop);
+            });
+            let ended = crate::job::run(&self.args(more), &mut self.engine, &stop, &account);
+            over.store(true, Ordering::Release);
+            account.report(&ended.unwrap())
+        })
     }
 }
 
@@ -112,13 +119,13 @@ fn crashed_and_stopped_and_resumed_at_other_parallelisms_the_output_is_the_same(
     let (rows, late) = naive::windows(&events, HOUR, HOUR);
     let mut case = Case::new();
     let slow = format!("{WINDOWS} --out-of-orderness 1h --rate 12000 --resume");
-    case.run_for(60, Stop::crash, &format!("{slow} --parallelism 3"));
-    let report = case.run_for(60, Stop::gently, &format!("{slow} --parallelism 1"));
+    case.run_to_a_checkpoint(Stop::crash, &format!("{slow} --parallelism 3"));
+    let report = case.run_to_a_checkpoint(Stop::gently, &format!("{slow} --parallelism 1"));
     assert!(report.records > 0 && report.records < events.len() as u64);
     let restore = report.restore.unwrap();
     assert_eq!((restore.parallelism_from, restore.parallelism_to), (3, 1));
     assert!(restore.first_record_ms.is_some());
-    case.run_for(60, Stop::crash, &format!("{slow} --parallelism 5"));
+    case.run_to_a_checkpoint(Stop::crash, &format!("{slow} --parallelism 5"));
     // Junk that a user's hand has left at the end goes.
     let mut content = std::fs::read(case.output()).unwrap();
     content.extend_from_slice(b"junk");
@@ -156,7 +163,7 @@ fn what_would_overwrite_something_is_refused_and_nothing_touched() {
         assert_eq!(error.code, Code::Usage);
         assert!(error.message.contains("isn't empty"), "{error}");
         assert_eq!(case.content(), "precious");
-        assert!(!case.engine.holds_job().unwrap(), "nothing was claimed");
+        assert_eq!(case.engine.claims, 0);
     }
     std::fs::remove_file(case.output()).unwrap();
     case.run(WINDOWS).unwrap();
@@ -170,7 +177,7 @@ fn what_would_overwrite_something_is_refused_and_nothing_touched() {
 #[test]
 fn a_resume_of_another_job_is_refused_naming_both() {
     let mut case = Case::new();
-    case.run_for(60, Stop::gently, &format!("{WINDOWS} --rate 12000"));
+    case.run_to_a_checkpoint(Stop::gently, &format!("{WINDOWS} --rate 12000"));
     let content = case.content();
     for (more, parts) in [
         ("--key dest --time time_hour --value dep_delay --window 1h", ["--key carrier", "--key dest"]),
@@ -232,10 +239,27 @@ fn an_input_without_rows_gives_the_header() {
 }
 
 #[test]
+fn a_start_without_resume_that_finds_a_checkpoint_completed_while_it_claimed_leaves_the_job_alone() {
+    let mut case = Case::new();
+    case.run_to_a_checkpoint(Stop::gently, &format!("{WINDOWS} --rate 12000"));
+    let (completed, content) = (case.engine.root.clone(), case.content());
+    let parts = std::mem::take(&mut *completed.0.lock().unwrap());
+    std::fs::write(case.output(), "").unwrap();
+    static PARTS: std::sync::Mutex<Vec<(u64, Vec<crate::testing::MemoryPart>)>> = std::sync::Mutex::new(Vec::new());
+    PARTS.lock().unwrap().extend(parts);
+    case.engine.on_claim = Some(|root| root.0.lock().unwrap().extend(PARTS.lock().unwrap().drain(..)));
+    let error = case.run(WINDOWS).unwrap_err();
+    assert!(error.code == Code::Usage && error.message.contains("holds a job already"), "{error}");
+    assert_eq!(case.content(), "", "not touched");
+    std::fs::write(case.output(), content).unwrap();
+    case.run(&format!("{WINDOWS} --resume")).unwrap();
+}
+
+#[test]
 fn a_checkpoint_that_a_predecessor_completes_just_before_it_is_fenced_is_the_one_to_go_on_from() {
     let mut case = Case::new();
     let slow = format!("{WINDOWS} --rate 12000 --resume");
-    case.run_for(60, Stop::gently, &slow);
+    case.run_to_a_checkpoint(Stop::gently, &slow);
     let newest = case.engine.newest().unwrap().unwrap().id;
     case.engine.on_claim = Some(|root| {
         let mut root = root.0.lock().unwrap();

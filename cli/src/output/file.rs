@@ -45,19 +45,17 @@ enum Resumable {
 }
 
 impl OutputFile {
-    /// Refuses a file that a new job would have to overwrite, without creating or changing anything.
+    /// Refuses a file that a new job would have to overwrite, without creating or changing anything. `advice` says what to do with one that isn't empty.
     ///
     /// # Errors
     ///
-    /// The file exists and isn't empty (exit code 2), or can't be looked at.
-    pub fn check_new(path: &Path) -> Outcome<()> {
+    /// The file exists and isn't empty, or is no file (exit code 2), or can't be looked at.
+    pub fn check_new(path: &Path, advice: &str) -> Outcome<()> {
+        check_regular(path)?;
         match std::fs::metadata(path) {
-            Ok(meta) if meta.is_dir() => Err(Failure::usage(format!("the output {} is a folder", path.display()))),
-            Ok(meta) if meta.len() > 0 => Err(Failure::usage(format!(
-                "the output {} exists and isn't empty: go on with the job that wrote it by --resume; where no checkpoint of that job \
-                 says what it has written, empty the file or name another one",
-                path.display()
-            ))),
+            Ok(meta) if meta.len() > 0 => {
+                Err(Failure::usage(format!("the output {} exists and isn't empty: {advice}", path.display())))
+            }
             Ok(_) => Ok(()),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => check_folder(path),
             Err(error) => Err(Failure::io("look at the output", path, &error)),
@@ -70,7 +68,7 @@ impl OutputFile {
     ///
     /// As [`check_new`](Self::check_new); the file can't be created.
     pub fn create(path: &Path) -> Outcome<Self> {
-        Self::check_new(path)?;
+        Self::check_new(path, "empty it or name another one")?;
         let file = open(path, true)?;
         sync_folder(path)?;
         Ok(Self::at(path, file))
@@ -82,6 +80,7 @@ impl OutputFile {
     ///
     /// The file is shorter than what was synced, or differs before that (exit code 2, naming both lengths).
     pub fn check_resume(path: &Path, synced: Synced) -> Outcome<ResumableOutput> {
+        check_regular(path)?;
         if synced.length == 0 && !path.exists() {
             check_folder(path)?;
             return Ok(ResumableOutput(Resumable::Missing(path.to_owned())));
@@ -203,6 +202,18 @@ fn open(path: &Path, create: bool) -> Outcome<File> {
         .map_err(|error| Failure::io("open the output", path, &error))
 }
 
+/// Refuses what can't be synced, cut and read again, such as a folder, a pipe or `/dev/null`.
+fn check_regular(path: &Path) -> Outcome<()> {
+    match std::fs::metadata(path) {
+        Ok(meta) if meta.is_dir() => Err(Failure::usage(format!("the output {} is a folder", path.display()))),
+        Ok(meta) if !meta.is_file() => Err(Failure::usage(format!(
+            "the output {} is not a regular file: rows that are written exactly once need one that can be synced, cut and read again",
+            path.display()
+        ))),
+        _ => Ok(()),
+    }
+}
+
 /// Finds out while nothing has been touched that `path` couldn't be created.
 fn check_folder(path: &Path) -> Outcome<()> {
     let folder = folder_of(path);
@@ -289,6 +300,15 @@ mod tests {
         let error = OutputFile::check_resume(&path, synced).err().unwrap();
         assert!(error.message.contains("8 bytes were synced, it holds 0"), "{error}");
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn what_is_no_regular_file_is_refused() {
+        let null = Path::new("/dev/null");
+        for refused in [OutputFile::check_new(null, ""), OutputFile::check_resume(null, Synced::nothing()).map(drop)] {
+            let error = refused.unwrap_err();
+            assert!(error.code == Code::Usage && error.message.contains("not a regular file"), "{error}");
+        }
     }
 
     #[test]

@@ -5,15 +5,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use highwater::base::clock::Clock;
+
 use crossbeam::channel::{Receiver, RecvTimeoutError, Sender};
 
 use crate::console;
 use crate::exit::{Code, Failure, Outcome};
 use crate::position::Position;
 use crate::runtime::reader::Command;
-use crate::runtime::{
-    Action, CheckpointSchedule, CheckpointStats, Completed, Control, Coordinator, Ended, Stop, Ticket, Totals,
-};
+use crate::runtime::{Action, CheckpointSchedule, Completed, Control, Coordinator, Standing, Stop, Ticket, Totals};
 
 /// Between two looks at the tickets, the clock and the signals.
 const TICK: Duration = Duration::from_millis(2);
@@ -44,13 +44,24 @@ pub(super) enum Event<T> {
 pub enum Ending {
     /// The input has ended and all results are in the output.
     Finished,
-    /// Asked to stop; a resume goes on at the last completed checkpoint.
-    Stopped {
-        /// Whether the last checkpoint completed, so that a resume repeats nothing.
-        complete: bool,
-    },
+    /// Asked to stop.
+    Stopped(Stopped),
     /// Dropped as it was.
     Crashed,
+}
+
+/// What a resume of a job that was asked to stop goes on from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stopped {
+    /// The last checkpoint, whose rows are in the output.
+    Complete,
+    /// The last checkpoint, whose rows aren't all in the output yet: a resume writes them.
+    Unwritten,
+    /// An earlier one, as the last did not complete; without any, the beginning.
+    Incomplete {
+        /// The newest completed checkpoint of the job.
+        newest: Option<u64>,
+    },
 }
 
 /// How a run is doing.
@@ -60,6 +71,8 @@ pub struct Progress {
     pub elapsed: Duration,
     /// Events read in this run.
     pub events: u64,
+    /// Rows that have fired in it.
+    pub rows: u64,
     /// Completed checkpoints of this run.
     pub completed: u64,
     /// Those given up.
@@ -74,10 +87,17 @@ pub(super) struct Coordination<C, T> {
     pub controls: Vec<Sender<Control>>,
     pub coordinator: C,
     pub schedule: CheckpointSchedule,
+    pub clock: Arc<dyn Clock>,
+    /// What is to be said of the run, now and at its end.
+    pub standing: Standing,
+    /// The checkpoint that the job went on from.
+    pub restored: Option<u64>,
     /// Tells the reader that the run is over.
     pub ended: Arc<AtomicBool>,
     /// Events read so far.
     pub read: Arc<AtomicU64>,
+    /// Rows that the sink has taken in.
+    pub fired: Arc<AtomicU64>,
 }
 
 /// What is known of a barrier.
@@ -90,13 +110,15 @@ struct Seen {
 
 /// What is known while a run lasts.
 struct State<T> {
-    started: Instant,
+    clock: Arc<dyn Clock>,
+    /// When it began, by the clock.
+    started: Duration,
     observed: Duration,
     tickets: Vec<(u64, T)>,
-    /// What is known of each barrier, to report it of the last.
+    /// What is known of each barrier, to report it of the newest that is complete.
     seen: BTreeMap<u64, Seen>,
-    /// Whether the job was complete at the barrier whose totals were taken over last.
-    complete: bool,
+    /// The first completed checkpoint at whose barrier the job was complete.
+    complete_from: Option<u64>,
     /// The first barrier after which nothing is read: from it on, each one covers everything.
     last_from: Option<u64>,
     stopping: bool,
@@ -106,7 +128,9 @@ struct State<T> {
     refused_since: Option<Duration>,
     warned_of_pace: bool,
     newest: Option<(Completed, Duration)>,
-    ended: Ended,
+    /// The newest completed checkpoint of the job.
+    newest_id: Option<u64>,
+    standing: Standing,
 }
 
 impl<C, T> Coordination<C, T>
@@ -115,8 +139,8 @@ where
     C: Coordinator<Part = T::Part>,
 {
     /// Runs until the end; the channels close as this returns.
-    pub fn run(mut self, stop: &Stop, observe: &mut dyn FnMut(&Progress)) -> Outcome<Ended> {
-        let mut state = State::new();
+    pub fn run(mut self, stop: &Stop, observe: &mut dyn FnMut(&Progress)) -> Outcome<()> {
+        let mut state = State::new(&self);
         let ending = loop {
             match self.step(&mut state, stop, observe) {
                 Ok(None) => {}
@@ -130,10 +154,10 @@ where
                 self.coordinator.abort(id);
             }
         }
-        state.ended.ending = ending?;
-        state.ended.checkpoints.skipped = self.schedule.skipped();
-        state.ended.checkpoints.uploaded_bytes = self.coordinator.uploaded_bytes();
-        Ok(state.ended)
+        let ending = ending?;
+        self.keep_standing();
+        self.standing.update(|ended| ended.ending = ending);
+        Ok(())
     }
 
     fn step(
@@ -145,10 +169,8 @@ where
         if stop.wants_crash() {
             return Ok(Some(Ending::Crashed));
         }
-        if stop.wants_gentle_end() && !state.stopping {
-            state.stopping = true;
-            let _ = self.commands.send(Command::Stop);
-            self.schedule.hurry();
+        if self.heed(state, stop) {
+            return Ok(Some(Ending::Stopped(state.stopped())));
         }
         for action in self.schedule.poll(state.now()) {
             match action {
@@ -158,9 +180,7 @@ where
                 }
                 Action::Expire(id) => {
                     state.refused_since = None;
-                    if let Some(ending) = self.give_up(state, id, "it took longer than --checkpoint-timeout") {
-                        return Ok(Some(ending));
-                    }
+                    self.give_up(state, id, "it took longer than --checkpoint-timeout");
                 }
             }
         }
@@ -172,7 +192,8 @@ where
             for (id, completed) in self.coordinator.retry()? {
                 self.complete(state, id, completed);
             }
-            observe(&state.progress(self.read.load(Ordering::Relaxed)));
+            self.keep_standing();
+            observe(&state.progress(self.read.load(Ordering::Relaxed), self.fired.load(Ordering::Relaxed)));
         }
         match self.events.recv_timeout(TICK) {
             Ok(event) => self.handle(state, event),
@@ -183,6 +204,30 @@ where
         }
     }
 
+    /// Looks whether the run is to stop: then it reads no further and takes a last checkpoint. True once the time for that is over.
+    fn heed(&mut self, state: &mut State<T>, stop: &Stop) -> bool {
+        let Some(requested) = stop.requested(&*self.clock) else { return false };
+        if !state.stopping {
+            state.stopping = true;
+            let _ = self.commands.send(Command::Stop);
+            self.schedule.wind_down();
+            console::note(format_args!(
+                "stopping: a last checkpoint is taken first, for which there are {:?}; a second signal ends the process at once",
+                self.schedule.timeout()
+            ));
+        }
+        time_of(&*self.clock) >= requested.saturating_add(self.schedule.timeout())
+    }
+
+    /// Brings up to date what nobody tells of.
+    fn keep_standing(&self) {
+        let (skipped, uploaded_bytes) = (self.schedule.skipped(), self.coordinator.uploaded_bytes());
+        self.standing.update(|ended| {
+            ended.checkpoints.skipped = skipped;
+            ended.checkpoints.uploaded_bytes = uploaded_bytes;
+        });
+    }
+
     fn handle(&mut self, state: &mut State<T>, event: Event<T>) -> Outcome<Option<Ending>> {
         match event {
             Event::Failed(failure) => return Err(failure),
@@ -191,8 +236,9 @@ where
                 self.schedule.hurry();
             }
             Event::FirstRecord(at) => {
-                let first = state.ended.first_record.map_or(at, |first| first.min(at));
-                state.ended.first_record = Some(first);
+                self.standing.update(|ended| {
+                    ended.first_record = Some(ended.first_record.map_or(at, |first| first.min(at)));
+                });
             }
             Event::BarrierSent { id, last, position } => {
                 if last {
@@ -201,7 +247,7 @@ where
                 state.seen.entry(id).or_default().position = Some(position);
             }
             Event::Aligned { id, waited, totals, complete, metadata } => {
-                state.ended.checkpoints.record_alignment(waited);
+                self.standing.update(|ended| ended.checkpoints.record_alignment(waited));
                 state.seen.entry(id).or_default().aligned = Some((totals, complete));
                 if self.schedule.is_in_flight(id)
                     && let Err(failure) = self.coordinator.describe(id, metadata)
@@ -210,7 +256,7 @@ where
                 }
             }
             Event::Ack { id, ticket, sync } => {
-                state.ended.checkpoints.record_sync(sync);
+                self.standing.update(|ended| ended.checkpoints.record_sync(sync));
                 match ticket {
                     _ if !self.schedule.is_in_flight(id) => {}
                     Ok(ticket) => state.tickets.push((id, ticket)),
@@ -253,8 +299,13 @@ where
         let Some(duration) = self.schedule.completed(id, state.now()) else {
             return;
         };
-        state.ended.checkpoints.record_completed(completed, duration);
         state.newest = Some((completed, duration));
+        state.settle(id);
+        self.standing.update(|ended| {
+            ended.checkpoints.record_completed(completed, duration);
+            ended.newest = state.newest_id;
+            ended.ending = Ending::Stopped(state.stopped());
+        });
         state.refused_since = None;
         if duration > self.schedule.interval() && !state.warned_of_pace && !state.is_last(id) {
             state.warned_of_pace = true;
@@ -278,29 +329,30 @@ where
         if let Some(end) = state.hopeless(&failure, self.schedule.timeout()) {
             return Err(end);
         }
-        Ok(self.give_up(state, id, &failure.message))
+        self.give_up(state, id, &failure.message);
+        // What is refused for good now will be at the deadline.
+        let refused = state.stopping && failure.code == Code::Resource && state.is_last(id);
+        Ok(refused.then(|| Ending::Stopped(state.stopped())))
     }
 
-    fn give_up(&mut self, state: &mut State<T>, id: u64, why: &str) -> Option<Ending> {
+    /// The schedule tries again, soon where nothing else is left to do: the results of an ended input must get out, and a job that is to stop has little time
+    /// for its last checkpoint.
+    fn give_up(&mut self, state: &mut State<T>, id: u64, why: &str) {
         console::warn(format_args!("checkpoint {id} was given up: {why}"));
-        state.ended.checkpoints.aborted += 1;
+        self.standing.update(|ended| ended.checkpoints.aborted += 1);
         state.tickets.retain(|(of, _)| *of != id);
         self.coordinator.abort(id);
         self.tell(Control::Abort(id));
-        if state.stopping && (state.is_last(id) || self.schedule.in_flight().next().is_none()) {
-            state.settle_totals(id);
-            return Some(Ending::Stopped { complete: false });
+        if state.input_ended || state.stopping {
+            self.schedule.again(state.now());
         }
-        // The results of an ended input must get out: the schedule tries again after an interval.
-        None
     }
 
     fn written(&mut self, state: &mut State<T>, id: u64) -> Option<Ending> {
-        state.settle_totals(id);
-        if state.complete {
+        if state.complete_from.is_some_and(|first| id >= first) {
             return Some(Ending::Finished);
         }
-        (state.stopping && state.is_last(id)).then_some(Ending::Stopped { complete: true })
+        (state.stopping && state.is_last(id)).then_some(Ending::Stopped(Stopped::Complete))
     }
 
     fn tell(&self, control: Control) {
@@ -312,51 +364,63 @@ where
 }
 
 impl<T> State<T> {
-    fn new() -> Self {
+    fn new<C>(run: &Coordination<C, T>) -> Self {
         Self {
-            started: Instant::now(),
+            clock: run.clock.clone(),
+            started: time_of(&*run.clock),
             observed: Duration::ZERO,
             tickets: Vec::new(),
             seen: BTreeMap::new(),
-            complete: false,
+            complete_from: None,
             last_from: None,
             stopping: false,
             input_ended: false,
             refused_since: None,
             warned_of_pace: false,
             newest: None,
-            ended: Ended {
-                ending: Ending::Crashed,
-                position: Position::start(),
-                totals: Totals::default(),
-                checkpoints: CheckpointStats::default(),
-                first_record: None,
-            },
+            newest_id: run.restored,
+            standing: run.standing.clone(),
         }
     }
 
     fn now(&self) -> Duration {
-        self.started.elapsed()
+        time_of(&*self.clock).saturating_sub(self.started)
     }
 
-    fn progress(&self, events: u64) -> Progress {
+    fn progress(&self, events: u64, rows: u64) -> Progress {
+        let checkpoints = self.standing.checkpoints();
         Progress {
             elapsed: self.now(),
             events,
-            completed: self.ended.checkpoints.completed,
-            aborted: self.ended.checkpoints.aborted,
+            rows,
+            completed: checkpoints.0,
+            aborted: checkpoints.1,
             last: self.newest,
         }
     }
 
-    /// Takes over what was seen at a barrier, and forgets older ones.
-    fn settle_totals(&mut self, id: u64) {
+    /// A checkpoint is complete: takes over what was seen at its barrier, and forgets older ones. They may complete later; it stays the newest.
+    fn settle(&mut self, id: u64) {
+        self.newest_id = self.newest_id.max(Some(id));
         let later = self.seen.split_off(&(id + 1));
         if let Some(Seen { position, aligned }) = self.seen.remove(&id) {
-            self.ended.position = position.unwrap_or_else(|| self.ended.position.clone());
-            (self.ended.totals, self.complete) = aligned.unwrap_or((self.ended.totals, self.complete));
+            if aligned.is_some_and(|(_, complete)| complete) {
+                self.complete_from.get_or_insert(id);
+            }
+            self.standing.update(|ended| {
+                ended.position = position.unwrap_or_else(|| ended.position.clone());
+                ended.totals = aligned.map_or(ended.totals, |(totals, _)| totals);
+            });
         }
         self.seen = later;
+    }
+
+    /// What there is to go on from if the run ends now, with rows that haven't been written.
+    fn stopped(&self) -> Stopped {
+        match self.newest_id {
+            Some(id) if self.is_last(id) => Stopped::Unwritten,
+            newest => Stopped::Incomplete { newest },
+        }
     }
 
     /// Waiting for a store that is away may help; waiting for one that has no room, or doesn't let us write, for longer than a checkpoint may
@@ -369,10 +433,8 @@ impl<T> State<T> {
         let now = self.now();
         let refused_for = now.saturating_sub(*self.refused_since.get_or_insert(now));
         (self.input_ended && !self.stopping && refused_for >= patience).then(|| {
-            let message = format!(
-                "the input has been read, but its last results can't be committed: {}; once that is put right, --resume goes on",
-                failure.message
-            );
+            let message =
+                format!("the input has been read, but its last results can't be committed: {}", failure.message);
             Failure::new(Code::Resource, message)
         })
     }
@@ -380,4 +442,9 @@ impl<T> State<T> {
     fn is_last(&self, id: u64) -> bool {
         self.last_from.is_some_and(|first| id >= first)
     }
+}
+
+/// The clock's monotonic time.
+pub fn time_of(clock: &dyn Clock) -> Duration {
+    Duration::from_nanos(clock.monotonic_ns())
 }

@@ -26,6 +26,7 @@ mod seam;
 mod signals;
 mod sink;
 mod staging;
+mod standing;
 mod stats;
 mod subtask;
 mod throttle;
@@ -34,15 +35,17 @@ mod throttle;
 mod tests;
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::time::{Duration, Instant};
 
 use crossbeam::channel::{bounded, unbounded};
 
-use crate::exit::Outcome;
+use highwater::base::clock::Clock;
+
+use crate::exit::{Failure, Outcome};
 use crate::position::Position;
 
-pub use coordinate::{Ending, Progress};
+pub use coordinate::{Ending, Progress, Stopped, time_of};
 pub use metadata::{JobMetadata, Totals};
 pub use record::{Fired, Key, Record, Row, StreamId};
 pub use route::subtask_of;
@@ -50,6 +53,7 @@ pub use schedule::{Action, CheckpointSchedule};
 pub use seam::{Completed, Control, Coordinator, KeyedOperator, Snapshots, Source, StagedRows, Ticket};
 pub use signals::Stop;
 pub use staging::StagedOutput;
+pub use standing::Standing;
 pub use stats::{CheckpointStats, Quantiles};
 
 use coordinate::Coordination;
@@ -71,7 +75,7 @@ pub struct Settings {
     pub interval: Duration,
     /// When a checkpoint is given up.
     pub checkpoint_timeout: Duration,
-    /// The first id to use.
+    /// The first id to use: the one after that of the checkpoint that the job goes on from, 1 for a new job.
     pub first_checkpoint: u64,
 }
 
@@ -89,16 +93,20 @@ pub struct Job<S, K, R, C> {
     pub coordinator: C,
     /// How it runs.
     pub settings: Settings,
+    /// By which checkpoints are due, expire, and a stop has its time.
+    pub clock: Arc<dyn Clock>,
 }
 
 /// How a run ended, and what it measured.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Ended {
     /// Why it ended.
     pub ending: Ending,
-    /// The position of the last barrier.
+    /// The newest completed checkpoint of the job.
+    pub newest: Option<u64>,
+    /// The position there: what the job has for good.
     pub position: Position,
-    /// The totals at the last barrier.
+    /// The totals there.
     pub totals: Totals,
     /// What the checkpoints took.
     pub checkpoints: CheckpointStats,
@@ -109,17 +117,31 @@ pub struct Ended {
 impl Ended {
     /// The end of a job that had finished before this process began.
     pub fn of_finished(position: Position, totals: Totals) -> Self {
-        Self { ending: Ending::Finished, position, totals, checkpoints: CheckpointStats::default(), first_record: None }
+        Self {
+            ending: Ending::Finished,
+            newest: None,
+            position,
+            totals,
+            checkpoints: CheckpointStats::default(),
+            first_record: None,
+        }
     }
 }
 
-/// Runs `job` until its input ends, `stop` is asked for, or something fails; calls `observe` several times a second.
+/// Runs `job` until its input ends, `stop` is asked for, or something fails; calls `observe` several times a second. Keeps `standing` true meanwhile.
+///
+/// Once a stop is asked for, this returns at the latest when a checkpoint may take no longer, unless a call to the file system or the source hangs.
 ///
 /// # Errors
 ///
 /// The first failure of any part: of the input (2), of the state or the output (1, 5), or being fenced (4). A checkpoint that fails is no failure of
 /// the run.
-pub fn run<S, K, R, C>(job: Job<S, K, R, C>, stop: &Stop, observe: &mut dyn FnMut(&Progress)) -> Outcome<Ended>
+pub fn run<S, K, R, C>(
+    job: Job<S, K, R, C>,
+    stop: &Stop,
+    standing: &Standing,
+    observe: &mut dyn FnMut(&Progress),
+) -> Outcome<Ended>
 where
     S: Source,
     K: KeyedOperator,
@@ -127,6 +149,12 @@ where
     C: Coordinator<Part = <<K::Snapshots as Snapshots>::Ticket as Ticket>::Part>,
 {
     let parallelism = job.keyed.len();
+    let restored = job.settings.first_checkpoint.checked_sub(1).filter(|id| *id > 0);
+    standing.begin(Ended {
+        ending: Ending::Stopped(Stopped::Incomplete { newest: restored }),
+        newest: restored,
+        ..Ended::of_finished(job.position.clone(), job.sink.totals())
+    });
     let (events_in, events) = unbounded();
     let (commands, commands_out) = unbounded();
     let ended = Arc::new(AtomicBool::new(false));
@@ -150,7 +178,9 @@ where
         let (control_in, control) = unbounded();
         controls.push(control_in);
         let (sink, events_of_sink) = (job.sink, events_in.clone());
-        named(scope, "sink", move || sink::run(sink, &from_subtasks, &control, &events_of_sink))?;
+        let fired = Arc::<AtomicU64>::default();
+        let counter = fired.clone();
+        named(scope, "sink", move || sink::run(sink, &from_subtasks, &control, &events_of_sink, &counter))?;
 
         let coordination = Coordination {
             events,
@@ -158,6 +188,10 @@ where
             controls,
             coordinator: job.coordinator,
             schedule: CheckpointSchedule::new(&job.settings),
+            clock: job.clock,
+            standing: standing.clone(),
+            restored,
+            fired: fired.clone(),
             ended: ended.clone(),
             read: Arc::default(),
         };
@@ -166,7 +200,8 @@ where
         named(scope, "source", move || reader.run(&commands_out, &events_in))?;
         // Ends with the channels closed, which ends the threads that the scope then waits for.
         coordination.run(stop, observe)
-    })
+    })?;
+    standing.now().ok_or_else(|| Failure::internal("a run that never began has ended"))
 }
 
 fn named<'scope>(
@@ -174,7 +209,9 @@ fn named<'scope>(
     name: &str,
     body: impl FnOnce() + Send + 'scope,
 ) -> Outcome<()> {
-    std::thread::Builder::new().name(name.to_owned()).spawn_scoped(scope, body).map(drop).map_err(|error| {
-        crate::exit::Failure::new(crate::exit::Code::Resource, format!("cannot start a thread: {error}"))
-    })
+    std::thread::Builder::new()
+        .name(name.to_owned())
+        .spawn_scoped(scope, body)
+        .map(drop)
+        .map_err(|error| Failure::new(crate::exit::Code::Resource, format!("cannot start a thread: {error}")))
 }

@@ -25,6 +25,8 @@ pub struct CheckpointSchedule {
     next_id: u64,
     due: Duration,
     urgent: bool,
+    /// The first id of those of which only one is to complete: the run is about to stop.
+    last_from: Option<u64>,
     in_flight: BTreeMap<u64, Duration>,
     skipped: u64,
 }
@@ -38,6 +40,7 @@ impl CheckpointSchedule {
             next_id: settings.first_checkpoint,
             due: settings.interval,
             urgent: false,
+            last_from: None,
             in_flight: BTreeMap::new(),
             skipped: 0,
         }
@@ -46,6 +49,17 @@ impl CheckpointSchedule {
     /// Asks for a checkpoint as soon as one may be started; it is not skipped.
     pub fn hurry(&mut self) {
         self.urgent = true;
+    }
+
+    /// One has failed that there was nothing left to do but to take: the next is due soon, however long the interval is.
+    pub fn again(&mut self, now: Duration) {
+        self.due = self.due.min(now + self.interval.min(self.timeout / 8));
+    }
+
+    /// From now on one checkpoint is taken, the last, at once, however many are under way; another only where it fails.
+    pub fn wind_down(&mut self) {
+        self.urgent = true;
+        self.last_from = Some(self.next_id);
     }
 
     /// What is to be done at `now`.
@@ -58,10 +72,14 @@ impl CheckpointSchedule {
                 self.in_flight.remove(id);
             }
         }
+        if self.last_from.is_some_and(|first| self.in_flight.range(first..).next().is_some()) {
+            self.due = now + self.interval;
+            return actions;
+        }
         if now < self.due && !self.urgent {
             return actions;
         }
-        let room = self.in_flight.len() < MAX_IN_FLIGHT;
+        let room = self.in_flight.len() < MAX_IN_FLIGHT || self.last_from.is_some();
         if room {
             actions.push(Action::Trigger(self.next_id));
             self.in_flight.insert(self.next_id, now);
@@ -200,5 +218,38 @@ mod tests {
         schedule.completed(1, ms(420));
         assert_eq!(schedule.poll(ms(420)), [Trigger(5)]);
         assert_eq!(schedule.poll(ms(421)), []);
+    }
+
+    #[test]
+    fn a_job_that_has_nothing_else_to_do_tries_again_long_before_an_interval_is_over() {
+        let mut schedule = schedule(3_600_000, 800);
+        schedule.hurry();
+        assert_eq!(schedule.poll(ms(10)), [Trigger(1)]);
+        assert!(schedule.failed(1));
+        schedule.again(ms(20));
+        assert_eq!(schedule.poll(ms(119)), []);
+        assert_eq!(schedule.poll(ms(120)), [Trigger(2)]);
+    }
+
+    #[test]
+    fn a_run_that_is_about_to_stop_takes_one_more_however_many_are_under_way_and_none_after_it() {
+        let mut schedule = schedule(100, 10_000);
+        for now in [100, 200, 300, 400] {
+            schedule.poll(ms(now));
+        }
+        schedule.wind_down();
+        assert_eq!(schedule.poll(ms(410)), [Trigger(5)]);
+        for now in [411, 500, 900, 5000] {
+            assert_eq!(schedule.poll(ms(now)), []);
+        }
+        // Where it fails, there is another.
+        assert!(schedule.failed(5));
+        assert_eq!(schedule.poll(ms(5099)), []);
+        assert_eq!(schedule.poll(ms(5100)), [Trigger(6)]);
+        assert_eq!(schedule.poll(ms(5300)), []);
+        schedule.failed(6);
+        schedule.again(ms(5300));
+        assert_eq!(schedule.poll(ms(5400)), [Trigger(7)]);
+        assert_eq!(schedule.skipped(), 0);
     }
 }

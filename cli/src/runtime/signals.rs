@@ -1,16 +1,22 @@
 //! How a run is asked to stop.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use highwater::base::clock::Clock;
 
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::exit::{Failure, Outcome};
+use crate::runtime::time_of;
 
 /// A wish that the run sees a few times a second.
 #[derive(Clone, Debug, Default)]
 pub struct Stop {
     gently: Arc<AtomicBool>,
+    /// When somebody first saw that.
+    requested: Arc<OnceLock<Duration>>,
     crash: Arc<AtomicBool>,
 }
 
@@ -43,11 +49,12 @@ impl Stop {
 
     /// For the next run of the same process, which a crash of the last one doesn't concern.
     pub fn revived(&self) -> Self {
-        Self { gently: self.gently.clone(), crash: Arc::default() }
+        Self { crash: Arc::default(), ..self.clone() }
     }
 
-    pub(super) fn wants_gentle_end(&self) -> bool {
-        self.gently.load(Ordering::Acquire)
+    /// When the orderly end was asked for, by `clock`: all who look have the same time, whoever was the first to see the wish.
+    pub fn requested(&self, clock: &dyn Clock) -> Option<Duration> {
+        self.gently.load(Ordering::Acquire).then(|| *self.requested.get_or_init(|| time_of(clock)))
     }
 
     pub(super) fn wants_crash(&self) -> bool {

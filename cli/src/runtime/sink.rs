@@ -1,6 +1,7 @@
 //! The thread of the sink: takes in what the subtasks send, holds back those whose barrier has come until all have, and passes rows on a step at a time.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use crossbeam::channel::{Receiver, Select, Sender};
@@ -15,9 +16,10 @@ pub(super) fn run<R: StagedRows + Snapshots>(
     inputs: &[Receiver<ToSink>],
     controls: &Receiver<Control>,
     events: &Sender<Event<R::Ticket>>,
+    fired: &AtomicU64,
 ) {
     sink.listen(controls.clone());
-    if let Err(failure) = serve(&mut sink, inputs, controls, events) {
+    if let Err(failure) = serve(&mut sink, inputs, controls, events, fired) {
         let _ = events.send(Event::Failed(failure));
     }
 }
@@ -45,6 +47,7 @@ fn serve<R: StagedRows + Snapshots>(
     inputs: &[Receiver<ToSink>],
     controls: &Receiver<Control>,
     events: &Sender<Event<R::Ticket>>,
+    fired: &AtomicU64,
 ) -> Outcome<()> {
     let mut inputs: Vec<Input<'_>> =
         inputs.iter().map(|messages| Input { messages, upto: i64::MIN, barrier: None }).collect();
@@ -59,6 +62,7 @@ fn serve<R: StagedRows + Snapshots>(
             }
             Received::Message(index, ToSink::Step { rows, late, upto }) => {
                 inputs[index].upto = upto;
+                fired.fetch_add(rows.len() as u64, Ordering::Relaxed);
                 sink.take(rows, late)?;
                 sink.advance(inputs.iter().map(|input| input.upto).min().unwrap_or(i64::MAX));
             }

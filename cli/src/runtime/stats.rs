@@ -22,7 +22,7 @@ pub struct Quantiles {
 }
 
 /// Collects the figures of one process's checkpoints.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct CheckpointStats {
     /// Completed ones.
     pub completed: u64,
@@ -41,7 +41,7 @@ pub struct CheckpointStats {
     duration: Timings,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Timings(Histogram<u64>);
 
 impl Timings {

@@ -8,8 +8,9 @@ use super::*;
 use crate::aggregate::Number;
 use crate::exit::{Code, Failure};
 use crate::output::OutputFile;
-use crate::testing::{MemoryCoordinator, MemoryRoot, MemoryState, naive};
+use crate::testing::{MemoryCoordinator, MemoryRoot, MemoryState, PassingClock, naive};
 use crate::window::{WindowKind, WindowOperator};
+use highwater::base::clock::SystemClock;
 
 /// At which event to stop, and how.
 type Cut = (usize, fn(&Stop));
@@ -68,6 +69,10 @@ struct Case {
     kind: WindowKind,
     bound: i64,
     fail: fn(u64) -> Option<Failure>,
+    /// The store never answers.
+    hangs: bool,
+    /// Of tests that wait for a deadline it is one that passes quickly.
+    clock: Arc<dyn Clock>,
 }
 
 impl Case {
@@ -79,6 +84,8 @@ impl Case {
             kind,
             bound,
             fail: |_| None,
+            hangs: false,
+            clock: Arc::new(SystemClock),
         }
     }
 
@@ -87,7 +94,7 @@ impl Case {
     }
 
     fn output(&self) -> String {
-        std::fs::read_to_string(self.path()).unwrap()
+        std::fs::read_to_string(self.path()).unwrap_or_default()
     }
 
     fn want(&self) -> (String, u64) {
@@ -136,6 +143,7 @@ impl Case {
             sink,
             coordinator: MemoryCoordinator {
                 fail: self.fail,
+                hangs: self.hangs,
                 ..MemoryCoordinator::new(&self.root, parallelism as usize + 1)
             },
             settings: Settings {
@@ -146,8 +154,9 @@ impl Case {
                 checkpoint_timeout: Duration::from_secs(60),
                 first_checkpoint: first + 1,
             },
+            clock: self.clock.clone(),
         };
-        run(job, &stop, &mut |_| ())
+        run(job, &stop, &Standing::default(), &mut |_| ())
     }
 }
 
@@ -210,7 +219,7 @@ fn asked_to_stop_it_takes_a_last_checkpoint_and_goes_on_from_there() {
         let case = Case::new(kind, bound);
         for (at, parallelism) in [(0, 1), (3, 2), (1800, 4), (1800, 3), (5000, 1)] {
             let ended = case.run(parallelism, Some((at, Stop::gently))).unwrap();
-            assert_eq!(ended.ending, Ending::Stopped { complete: true });
+            assert_eq!(ended.ending, Ending::Stopped(Stopped::Complete));
             assert_eq!(ended.position.records, at as u64, "nothing is repeated");
         }
         assert_eq!(case.run(2, None).unwrap().ending, Ending::Finished);
@@ -243,8 +252,36 @@ fn a_fenced_job_ends_at_once() {
 fn asked_to_stop_with_a_store_that_fails_it_says_that_the_last_checkpoint_is_missing() {
     let mut case = Case::new(WindowKind::Tumbling { size: 50 }, 20);
     case.fail = |_| Some(Failure::internal("the store is away"));
+    case.clock = Arc::new(PassingClock::default());
     let ended = case.run(2, Some((100, Stop::gently))).unwrap();
-    assert_eq!(ended.ending, Ending::Stopped { complete: false });
+    assert_eq!(ended.ending, Ending::Stopped(Stopped::Incomplete { newest: None }));
+    assert!(ended.checkpoints.aborted > 1, "there was time to try again");
+    // What is refused for good isn't tried until the deadline.
+    case.fail = |_| Some(Failure::new(Code::Resource, "no room"));
+    case.clock = Arc::new(SystemClock);
+    let ended = case.run(2, Some((100, Stop::gently))).unwrap();
+    assert_eq!(ended.ending, Ending::Stopped(Stopped::Incomplete { newest: None }));
+}
+
+#[test]
+fn asked_to_stop_with_a_store_that_hangs_for_ever_it_ends_when_the_time_of_a_last_checkpoint_is_over() {
+    let mut case = Case::new(WindowKind::Tumbling { size: 50 }, 20);
+    for (at, newest) in [(100, false), (2000, true)] {
+        (case.hangs, case.clock) = (true, Arc::new(PassingClock::default()));
+        let (before, positions) = (case.root.0.lock().unwrap().keys().last().copied(), case.output());
+        let ended = case.run(2, Some((at + 50, Stop::gently))).unwrap();
+        assert_eq!(ended.ending, Ending::Stopped(Stopped::Incomplete { newest: before }));
+        assert_eq!(before.is_some(), newest);
+        // What is told is what a resume goes on from, not how far this run had come.
+        assert_eq!(ended.position.records, if newest { 100 } else { 0 });
+        assert_eq!((case.output(), case.root.0.lock().unwrap().keys().last().copied()), (positions, before));
+        assert!(time_of(&*case.clock) >= Duration::from_secs(60), "the time that there was has not been used");
+        (case.hangs, case.clock) = (false, Arc::new(SystemClock));
+        let ended = case.run(3, Some((at, Stop::gently))).unwrap();
+        assert_eq!(ended.ending, Ending::Stopped(Stopped::Complete));
+    }
+    assert_eq!(case.run(2, None).unwrap().ending, Ending::Finished);
+    assert_eq!(case.output(), case.want().0);
 }
 
 #[test]
@@ -280,6 +317,7 @@ fn a_malformed_input_ends_the_run_with_its_failure() {
             checkpoint_timeout: Duration::from_secs(1),
             first_checkpoint: 1,
         },
+        clock: Arc::new(SystemClock),
     };
-    assert_eq!(run(job, &Stop::default(), &mut |_| ()).unwrap_err().message, "line 7");
+    assert_eq!(run(job, &Stop::default(), &Standing::default(), &mut |_| ()).unwrap_err().message, "line 7");
 }
