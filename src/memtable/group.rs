@@ -7,6 +7,8 @@ use std::cell::Cell;
 use std::cmp::Ordering;
 use std::ops::Bound;
 
+use smallvec::SmallVec;
+
 use crate::base::checksum;
 use crate::base::cursor::Direction;
 use crate::base::ids::Sequence;
@@ -168,7 +170,8 @@ pub(super) struct Tombstone {
 /// Everything in memory under one prefix.
 #[derive(Debug)]
 pub(super) struct Group {
-    pub(super) prefix: Box<[u8]>,
+    /// Beside the rest, so that comparing it costs no further cache miss; longer ones are on the heap.
+    pub(super) prefix: SmallVec<[u8; 32]>,
     pub(super) members: Members,
     /// Newest prefix delete. Members older than it are only for views.
     pub(super) tombstone: Option<Tombstone>,
@@ -191,7 +194,7 @@ pub(super) struct Group {
 impl Group {
     pub(super) fn new(prefix: &[u8]) -> Self {
         Self {
-            prefix: prefix.into(),
+            prefix: SmallVec::from_slice(prefix),
             members: Members::Small(Vec::new()),
             tombstone: None,
             settled_tombstone: 0,
@@ -214,11 +217,43 @@ impl Group {
     }
 }
 
+/// Groups by number. It grows by a chunk at a time, so that no step moves them all.
+#[derive(Debug, Default)]
+struct Slab(Vec<Vec<Group>>);
+
+const CHUNK_GROUPS: usize = 256;
+
+impl Slab {
+    #[inline]
+    fn get(&self, id: u32) -> &Group {
+        &self.0[id as usize / CHUNK_GROUPS][id as usize % CHUNK_GROUPS]
+    }
+
+    #[inline]
+    fn get_mut(&mut self, id: u32) -> &mut Group {
+        &mut self.0[id as usize / CHUNK_GROUPS][id as usize % CHUNK_GROUPS]
+    }
+
+    #[expect(clippy::cast_possible_truncation, reason = "groups are bounded by memory, far below 2^32")]
+    fn push(&mut self, group: Group) -> u32 {
+        match self.0.last_mut() {
+            Some(chunk) if chunk.len() < CHUNK_GROUPS => chunk.push(group),
+            _ => {
+                let mut chunk = Vec::with_capacity(CHUNK_GROUPS);
+                chunk.push(group);
+                self.0.push(chunk);
+            }
+        }
+        let chunk = self.0.len() - 1;
+        (chunk * CHUNK_GROUPS + self.0[chunk].len() - 1) as u32
+    }
+}
+
 /// All groups, found by prefix.
 #[derive(Debug)]
 pub(super) struct Groups {
     index: ShardedIndex,
-    slab: Vec<Group>,
+    slab: Slab,
     free: Vec<u32>,
     /// Members added and removed so far.
     changes: u64,
@@ -230,7 +265,7 @@ impl Groups {
     pub(super) fn new(budget: &Budget, slabs: Option<Slabs>) -> Self {
         Self {
             index: ShardedIndex::new(budget, slabs),
-            slab: Vec::new(),
+            slab: Slab::default(),
             free: Vec::new(),
             changes: 0,
             used_bytes: 0,
@@ -259,29 +294,27 @@ impl Groups {
     /// As [`Groups::find`], the prefix's hash known.
     #[inline]
     pub(super) fn find_hashed(&self, hash: u64, prefix: &[u8]) -> Option<u32> {
-        let is = |id: Location| *self.slab[id.id() as usize].prefix == *prefix;
+        let is = |id: Location| *self.slab.get(id.id()).prefix == *prefix;
         self.index.find(hash, is).map(|slot| slot.get().location().id())
     }
 
     #[inline]
     pub(super) fn get(&self, id: u32) -> &Group {
-        &self.slab[id as usize]
+        self.slab.get(id)
     }
 
     #[inline]
     pub(super) fn get_mut(&mut self, id: u32) -> &mut Group {
-        &mut self.slab[id as usize]
+        self.slab.get_mut(id)
     }
 
-    #[expect(clippy::cast_possible_truncation, reason = "groups are bounded by memory, far below 2^32")]
     pub(super) fn create(&mut self, prefix: &[u8]) -> u32 {
         let group = Group::new(prefix);
         let id = if let Some(id) = self.free.pop() {
-            self.slab[id as usize] = group;
+            *self.slab.get_mut(id) = group;
             id
         } else {
-            self.slab.push(group);
-            self.slab.len() as u32 - 1
+            self.slab.push(group)
         };
         self.index.insert(checksum::hash64(prefix), Location::of_id(id));
         self.charge(group_bytes(prefix));
@@ -290,7 +323,7 @@ impl Groups {
 
     /// Removes a group that has no members.
     pub(super) fn remove(&mut self, id: u32) {
-        let group = std::mem::replace(&mut self.slab[id as usize], Group::new(&[]));
+        let group = std::mem::replace(self.slab.get_mut(id), Group::new(&[]));
         if self.index.remove(checksum::hash64(&group.prefix), Location::of_id(id)).is_some() {
             self.free.push(id);
             self.refund(group_bytes(&group.prefix));
@@ -299,7 +332,7 @@ impl Groups {
 
     pub(super) fn insert_member(&mut self, log: &Log, id: u32, user_key: &[u8], location: Location) {
         self.changes += 1;
-        let members = &mut self.slab[id as usize].members;
+        let members = &mut self.slab.get_mut(id).members;
         let before = members.size_bytes();
         members.insert(log, user_key, Slot::new(0, location));
         let after = members.size_bytes();
@@ -308,7 +341,7 @@ impl Groups {
 
     pub(super) fn remove_member(&mut self, log: &Log, id: u32, user_key: &[u8]) -> Option<Slot> {
         self.changes += 1;
-        let members = &mut self.slab[id as usize].members;
+        let members = &mut self.slab.get_mut(id).members;
         let before = members.size_bytes();
         let removed = members.remove(log, user_key)?;
         if members.len() == 0 {
@@ -322,7 +355,7 @@ impl Groups {
     /// Takes all members out; a large group's are left for the caller to drop where it doesn't hurt.
     pub(super) fn take_members(&mut self, id: u32) -> Members {
         self.changes += 1;
-        let taken = std::mem::replace(&mut self.slab[id as usize].members, Members::Small(Vec::new()));
+        let taken = std::mem::replace(&mut self.slab.get_mut(id).members, Members::Small(Vec::new()));
         self.refund(taken.size_bytes());
         taken
     }
@@ -353,5 +386,6 @@ impl Groups {
 }
 
 fn group_bytes(prefix: &[u8]) -> u64 {
-    (size_of::<Group>() + prefix.len() + 16) as u64
+    let on_heap = if prefix.len() > 32 { prefix.len() + 16 } else { 0 };
+    (size_of::<Group>() + on_heap) as u64
 }
