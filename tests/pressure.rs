@@ -166,7 +166,7 @@ fn a_backend_goes_on_while_idle_neighbours_hold_all_the_memory() {
         let (mut b, keys) = open(index);
         let state = b.value_state::<u32, Vec<u8>>("values").unwrap();
         for key in keys.iter().take(if index == 0 { 10_000 } else { 500 }) {
-            go_on(&executor, || state.put(&mut b, key, &vec![1; 1000]));
+            go_on(&executor, || state.put(&mut b, key, vec![1; 1000]));
         }
         let ticket = b.checkpoint(1, CheckpointKind::Incremental, b"").unwrap();
         executor.run_until_idle();
@@ -180,7 +180,7 @@ fn a_backend_goes_on_while_idle_neighbours_hold_all_the_memory() {
     let list = b.list_state::<u32, Vec<u8>>("list").unwrap();
     let length = |n: usize| if n.is_multiple_of(500) { 300_000 } else { 1000 };
     for (n, key) in keys.iter().take(3000).enumerate() {
-        go_on(&executor, || state.put(&mut b, key, &vec![n as u8; length(n)]));
+        go_on(&executor, || state.put(&mut b, key, vec![n as u8; length(n)]));
         go_on(&executor, || list.add(&mut b, &keys[n % 7], vec![n as u8; 100]));
         let stats = env.stats();
         assert!(stats.memory_used_bytes <= 24 * MIB, "a floor for each, no more: {stats:?}");

@@ -234,7 +234,6 @@ impl Tree {
     /// A cursor over the records of each run in `range`, newest run first: what a
     /// [`MergeCursor`](super::MergeCursor) takes behind the cursors of newer sources. Each is opened when it is taken.
     /// They own what they read from, so they outlive the tree. With `fill`, the blocks read enter the cache. An error on the way to a first record sticks in its cursor.
-    #[must_use]
     pub fn cursors<'a>(
         &self,
         range: &KeyRange,
