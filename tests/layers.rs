@@ -19,7 +19,7 @@ const FLOORS: [&[&str]; 7] = [
 
 /// The rooms that may use a dependency that has a door.
 const DOORS: [(&str, &[&str]); 5] = [
-    ("memmap2", &["io"]),
+    ("memmap2", &["base", "io"]),
     ("object_store", &["io"]),
     ("tokio", &["io"]),
     ("zstd", &["base"]),

@@ -130,6 +130,73 @@ fn a_value_larger_than_a_page_is_not_refused_for_ever_while_free_pages_fill_the_
     }
 }
 
+/// Makes a write that may have to wait for background work, all of which is done in between, but for nobody else.
+fn go_on(executor: &StepExecutor, mut write: impl FnMut() -> Result<()>) {
+    for _ in 0..200 {
+        match write() {
+            Err(error) if error.kind() == ErrorKind::Backpressure => executor.run_until_idle(),
+            other => return other.unwrap(),
+        }
+    }
+    panic!("refused 200 times with no background work left");
+}
+
+/// Backends that were opened one after the other, wrote and went idle hold more memory than there is for so many, and give
+/// nothing back, since nobody calls them. One more goes on all the same, with small and large values and with calls that
+/// are admitted as a whole. When the others are called again, they give back what is over their share.
+#[test]
+fn a_backend_goes_on_while_idle_neighbours_hold_all_the_memory() {
+    let (directory, executor) = (tempfile::tempdir().unwrap(), Arc::new(StepExecutor::new()));
+    let env = Environment::builder(directory.path())
+        .memory_bytes(16 * MIB)
+        .store_with(Arc::new(common::MemoryStore::default()))
+        .clock(Arc::new(SleepClock::default()))
+        .executors(executor.clone(), executor.clone())
+        .open()
+        .unwrap();
+    let operator = Operator::new("op", 64);
+    let open = |index| {
+        let b = env.backend(&operator, Subtask { index, parallelism: 17 }, None).unwrap();
+        let keys: Vec<u32> =
+            (0..200_000).filter(|key: &u32| b.key_groups().contains(b.key_group_of(&key.to_be_bytes()))).collect();
+        (b, keys)
+    };
+    let mut idle = Vec::new();
+    for index in 0..16 {
+        let (mut b, keys) = open(index);
+        let state = b.value_state::<u32, Vec<u8>>("values").unwrap();
+        for key in keys.iter().take(if index == 0 { 10_000 } else { 500 }) {
+            go_on(&executor, || state.put(&mut b, key, vec![1; 1000]));
+        }
+        let ticket = b.checkpoint(1, CheckpointKind::Incremental, b"").unwrap();
+        executor.run_until_idle();
+        ticket.wait(Duration::ZERO).unwrap();
+        idle.push(b);
+    }
+    let stats = env.stats();
+    assert!(stats.memory_used_bytes > stats.memory_limit_bytes / 20 * 19, "memory is held: {stats:?}");
+    let (mut b, keys) = open(16);
+    let state = b.value_state::<u32, Vec<u8>>("values").unwrap();
+    let list = b.list_state::<u32, Vec<u8>>("list").unwrap();
+    let length = |n: usize| if n.is_multiple_of(500) { 300_000 } else { 1000 };
+    for (n, key) in keys.iter().take(3000).enumerate() {
+        go_on(&executor, || state.put(&mut b, key, vec![n as u8; length(n)]));
+        go_on(&executor, || list.add(&mut b, &keys[n % 7], vec![n as u8; 100]));
+        let stats = env.stats();
+        assert!(stats.memory_used_bytes <= 24 * MIB, "a floor for each, no more: {stats:?}");
+    }
+    for (n, key) in keys.iter().take(3000).enumerate() {
+        assert!(state.get(&mut b, key).unwrap().unwrap() == vec![n as u8; length(n)]);
+    }
+    assert_eq!((0..7).map(|n| list.get(&mut b, &keys[n]).unwrap().len()).sum::<usize>(), 3000);
+    for _ in 0..12 {
+        idle.iter_mut().for_each(|b| b.confirm(1).unwrap());
+        executor.run_until_idle();
+    }
+    let held: Vec<u64> = idle.iter().map(|b| b.stats().memory).map(|m| m.clean_bytes + m.pooled_bytes).collect();
+    assert!(held.iter().all(|held| *held <= 16 * MIB * 65 / 100 / 17 + (128 << 10)), "{held:?}");
+}
+
 /// One upload that hangs for good doesn't keep the next checkpoint from being made once its own has been given up.
 #[test]
 fn a_checkpoint_takes_over_the_upload_in_which_a_given_up_one_hangs() {

@@ -27,6 +27,12 @@ impl Hasher {
         Self::default()
     }
 
+    /// One of hashes under `seed`.
+    #[must_use]
+    pub fn seeded(seed: u64) -> Self {
+        Self(xxh3::Xxh3::with_seed(seed))
+    }
+
     /// Takes in `bytes`.
     pub fn update(&mut self, bytes: &[u8]) {
         self.0.update(bytes);

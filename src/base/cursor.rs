@@ -5,6 +5,8 @@
 //! 3. [`RecordCursor::advance`] moves to the next one in the cursor's direction. Past the end it is a no-op.
 //! 4. An error sticks: every later `advance` returns it again, `record` stays `None`.
 //! 5. Forward cursors yield records in [`Record::order`], backward ones in exactly the reverse.
+//! 6. A cursor that waits for others may be told to let the value of its record go ([`RecordCursor::let_go`]). The record
+//!    then shows no value and the cursor doesn't advance, until [`RecordCursor::load`] has brought it back.
 
 use super::record::Record;
 use crate::Result;
@@ -19,6 +21,17 @@ pub trait RecordCursor {
     /// # Errors
     /// Whatever the source failed with; it sticks.
     fn advance(&mut self) -> Result<()>;
+
+    /// Frees the memory of the record's value, where that can be read again.
+    fn let_go(&mut self) {}
+
+    /// Brings back what [`RecordCursor::let_go`] freed; a no-op where nothing was.
+    ///
+    /// # Errors
+    /// As [`RecordCursor::advance`].
+    fn load(&mut self) -> Result<()> {
+        Ok(())
+    }
 }
 
 impl<C: RecordCursor + ?Sized> RecordCursor for Box<C> {
@@ -28,6 +41,14 @@ impl<C: RecordCursor + ?Sized> RecordCursor for Box<C> {
 
     fn advance(&mut self) -> Result<()> {
         (**self).advance()
+    }
+
+    fn let_go(&mut self) {
+        (**self).let_go();
+    }
+
+    fn load(&mut self) -> Result<()> {
+        (**self).load()
     }
 }
 

@@ -28,8 +28,8 @@ pub const DEFAULT_MAX_PARALLELISM: u32 = 128;
 pub const MIN_MEMORY_BYTES: u64 = 16 << 20;
 
 /// Share of the memtables that a backend under load should have at least, in bytes: with less, what it must keep until it
-/// has been flushed (indexes, ordered groups, a page for each log) may leave it waiting for memory that its neighbours
-/// hold, and an idle neighbour gives nothing back.
+/// has been flushed (indexes, ordered groups, a page for each log) leaves it little to write into, and while idle neighbours
+/// hold more than their shares it has four pages for that.
 pub const MIN_SHARE_BYTES: u64 = 1 << 20;
 
 /// Hundredths of a memory budget that memtables have.

@@ -4,6 +4,7 @@
 //! compression, bounded decoding, limits, and the seams for time, randomness and background work.
 //! Always holds: nothing here does I/O, and nothing here knows a room above.
 
+pub mod buffer;
 pub mod checksum;
 pub mod clock;
 pub mod compression;

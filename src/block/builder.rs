@@ -97,6 +97,20 @@ impl BlockBuilder {
     }
 }
 
+/// A block that holds `record` alone, without copying its value: what stands before it, and behind.
+#[must_use]
+pub fn around(record: &Record<'_>) -> (Vec<u8>, [u8; 8]) {
+    let mut head = record.sequence.to_le_bytes().to_vec();
+    entry::encode_head(&mut head, record, 0, record.sequence);
+    // One restart, at the first entry.
+    let mut tail = [0; 8];
+    let (restart, count) = tail.split_at_mut(4);
+    #[expect(clippy::cast_possible_truncation, reason = "it is 8")]
+    restart.copy_from_slice(&(HEADER_BYTES as u32).to_le_bytes());
+    count.copy_from_slice(&1_u32.to_le_bytes());
+    (head, tail)
+}
+
 /// Length of the longest common prefix.
 #[inline]
 #[must_use]
@@ -138,6 +152,17 @@ mod tests {
         ];
         assert_eq!(bytes, expected.concat());
         assert!(builder.is_empty());
+    }
+
+    #[test]
+    fn a_block_around_a_value_is_the_one_that_is_built() {
+        for (value, expiry) in [(&b"1"[..], NEVER), (&[9; 300_000], 77)] {
+            let record = Record { key: b"some key", sequence: 70_000, kind: Kind::Put, expiry, value };
+            let mut builder = BlockBuilder::new(DATA_INTERVAL);
+            builder.add(&record);
+            let (head, tail) = around(&record);
+            assert_eq!([&head[..], value, &tail].concat(), builder.finish());
+        }
     }
 
     #[test]

@@ -63,6 +63,12 @@ impl Entry {
 
 /// Appends `record`, the first `shared` bytes of whose key are those of the key before.
 pub fn encode(out: &mut Vec<u8>, record: &Record<'_>, shared: usize, base: Sequence) {
+    encode_head(out, record, shared, base);
+    out.extend_from_slice(record.value);
+}
+
+/// Appends what stands before the value.
+pub fn encode_head(out: &mut Vec<u8>, record: &Record<'_>, shared: usize, base: Sequence) {
     let suffix = record.key.get(shared..).unwrap_or_default();
     put_varint(out, shared as u64);
     put_varint(out, suffix.len() as u64);
@@ -74,7 +80,6 @@ pub fn encode(out: &mut Vec<u8>, record: &Record<'_>, shared: usize, base: Seque
         out.extend_from_slice(&record.expiry.to_le_bytes());
     }
     put_varint(out, record.value.len() as u64);
-    out.extend_from_slice(record.value);
 }
 
 /// Reads the entry at `offset` of `bytes`, which end where the entries do.

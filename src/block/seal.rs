@@ -10,14 +10,18 @@
 
 use bytes::Bytes;
 
-use crate::base::checksum;
+use crate::base::buffer::Buffer;
+use crate::base::checksum::{self, Hasher};
 use crate::base::compression::Compression;
 use crate::base::ids::SegmentId;
 use crate::base::limits::{MAX_ENCODED_KEY_BYTES, MAX_VALUE_BYTES};
 use crate::{Error, ErrorKind, Result};
 
 /// Bytes that the seal adds.
-pub const SEAL_BYTES: usize = 13;
+pub const SEAL_BYTES: usize = HEAD_BYTES + 8;
+
+/// Those of them that the checksum covers.
+const HEAD_BYTES: usize = 5;
 
 /// Longest value of one record: a value of the greatest size with as much in operands.
 pub const MAX_RECORD_VALUE_BYTES: usize = 2 * MAX_VALUE_BYTES;
@@ -36,19 +40,57 @@ pub fn seed(segment: SegmentId, offset: u64) -> u64 {
 /// # Errors
 /// Internal when `raw` is over [`MAX_BLOCK_BYTES`].
 pub fn seal(raw: &[u8], method: Compression, seed: u64, out: &mut Vec<u8>) -> Result<()> {
-    let raw_length = u32::try_from(raw.len()).ok().filter(|_| raw.len() <= MAX_BLOCK_BYTES);
-    let Some(raw_length) = raw_length else {
-        return Err(Error::internal(format!("block of {} bytes is over the limit of {MAX_BLOCK_BYTES}", raw.len())));
-    };
     let packed = method.compress(raw);
+    let head = head(raw.len(), if packed.is_some() { method } else { Compression::None })?;
     let start = out.len();
-    let tag = if packed.is_some() { method } else { Compression::None };
     out.extend_from_slice(packed.as_deref().unwrap_or(raw));
-    out.push(tag as u8);
-    out.extend_from_slice(&raw_length.to_le_bytes());
+    out.extend_from_slice(&head);
     let sum = checksum::hash64_seeded(out.get(start..).unwrap_or_default(), seed);
     out.extend_from_slice(&sum.to_le_bytes());
     Ok(())
+}
+
+/// As [`seal`] for a large block that comes in parts, which aren't copied unless it is compressed: what is stored in their
+/// place if it was, and the seal that stands behind.
+///
+/// # Errors
+/// As [`seal`].
+pub fn seal_parts(parts: &[&[u8]], method: Compression, seed: u64) -> Result<(Option<Buffer>, [u8; SEAL_BYTES])> {
+    let length = parts.iter().map(|part| part.len()).sum();
+    let packed = match method {
+        Compression::None => None,
+        Compression::Zstd | Compression::Lz4 => {
+            let (mut raw, mut at) = (Buffer::zeroed(length), 0);
+            for part in parts {
+                let end = at + part.len();
+                raw.get_mut(at..end).into_iter().for_each(|to| to.copy_from_slice(part));
+                at = end;
+            }
+            method.compress(&raw)
+        }
+    };
+    let head = head(length, if packed.is_some() { method } else { Compression::None })?;
+    let mut hasher = Hasher::seeded(seed);
+    match &packed {
+        Some(packed) => hasher.update(packed),
+        None => parts.iter().for_each(|part| hasher.update(part)),
+    }
+    hasher.update(&head);
+    let mut end = [0; SEAL_BYTES];
+    let (front, sum) = end.split_at_mut(HEAD_BYTES);
+    front.copy_from_slice(&head);
+    sum.copy_from_slice(&hasher.finish().to_le_bytes());
+    Ok((packed, end))
+}
+
+/// The part of the seal that the checksum covers.
+fn head(raw_length: usize, stored_as: Compression) -> Result<[u8; HEAD_BYTES]> {
+    let length = u32::try_from(raw_length).ok().filter(|_| raw_length <= MAX_BLOCK_BYTES);
+    let Some(length) = length else {
+        return Err(Error::internal(format!("block of {raw_length} bytes is over the limit of {MAX_BLOCK_BYTES}")));
+    };
+    let [a, b, c, d] = length.to_le_bytes();
+    Ok([stored_as as u8, a, b, c, d])
 }
 
 /// Checks a sealed block and gives its raw bytes, in the memory of `sealed` where they stand as they are.
@@ -56,13 +98,14 @@ pub fn seal(raw: &[u8], method: Compression, seed: u64, out: &mut Vec<u8>) -> Re
 /// # Errors
 /// Corruption when the seal is broken, saying what was expected and found; `Unsupported` for an unknown
 /// compression.
-pub fn unseal(mut sealed: Vec<u8>, seed: u64) -> Result<Bytes> {
+pub fn unseal(sealed: impl Into<Buffer>, seed: u64) -> Result<Bytes> {
+    let mut sealed = sealed.into();
     match check(&sealed, seed)? {
         (stored, Compression::None, raw_length) if stored.len() == raw_length => {
             sealed.truncate(raw_length);
-            Ok(Bytes::from(sealed))
+            Ok(sealed.into_bytes())
         }
-        (stored, method, raw_length) => method.decompress(stored, raw_length).map(Bytes::from),
+        (stored, method, raw_length) => method.decompress(stored, raw_length).map(Buffer::into_bytes),
     }
 }
 
@@ -72,7 +115,7 @@ pub fn unseal(mut sealed: Vec<u8>, seed: u64) -> Result<Bytes> {
 /// As [`unseal`].
 pub fn unseal_copy(sealed: &[u8], seed: u64) -> Result<Bytes> {
     let (stored, method, raw_length) = check(sealed, seed)?;
-    method.decompress(stored, raw_length).map(Bytes::from)
+    method.decompress(stored, raw_length).map(Buffer::into_bytes)
 }
 
 /// What a seal says once its checksum holds: the stored bytes, how they are stored, and their raw length.
@@ -111,6 +154,18 @@ mod tests {
         let text: Vec<String> = bytes.iter().map(|b| format!("{b:02x}")).collect();
         assert_eq!(text.join(" "), "61 62 00 02 00 00 00 fb e5 ca a1 56 30 0f 6e");
         assert_eq!(bytes.len(), 2 + SEAL_BYTES);
+    }
+
+    #[test]
+    fn a_block_sealed_in_parts_is_the_same() {
+        let random: Vec<u8> = (0..40_000_u64).flat_map(|n| checksum::hash64(&n.to_le_bytes()).to_le_bytes()).collect();
+        for raw in [&random[..], &[7; 300_000], b"ab"] {
+            for method in [Compression::None, Compression::Zstd] {
+                let parts = raw.split_at(raw.len() / 3);
+                let (packed, end) = seal_parts(&[parts.0, parts.1], method, 5).unwrap();
+                assert_eq!([packed.as_deref().unwrap_or(raw), &end].concat(), sealed(raw, method, 5));
+            }
+        }
     }
 
     #[test]

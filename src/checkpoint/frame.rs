@@ -11,6 +11,7 @@
 //! 48 57 43 4c  01 00  00 00  xx xx xx xx xx xx xx xx  03  08 07 06 05 04 03 02 01
 //! ```
 
+use crate::base::buffer::Buffer;
 use crate::base::checksum;
 use crate::base::compression::Compression;
 use crate::base::wire::Reader;
@@ -50,7 +51,7 @@ pub(super) fn seal(magic: [u8; 4], version: u16, body: &[u8]) -> Vec<u8> {
 }
 
 /// The body under `magic` and `version`; `what` names the bytes in errors.
-pub(super) fn open(magic: [u8; 4], version: u16, bytes: &[u8], what: &str) -> Result<Vec<u8>> {
+pub(super) fn open(magic: [u8; 4], version: u16, bytes: &[u8], what: &str) -> Result<Buffer> {
     let mut reader = Reader::new(bytes, what);
     if reader.take(4)? != magic {
         return Err(Error::corruption(format!(
@@ -71,7 +72,7 @@ pub(super) fn open(magic: [u8; 4], version: u16, bytes: &[u8], what: &str) -> Re
         ));
     }
     if flags & ZSTD == 0 {
-        return Ok(stored.to_vec());
+        return Ok(stored.to_vec().into());
     }
     let mut packed = Reader::new(stored, what);
     let length = packed.u32()? as usize;
@@ -96,7 +97,7 @@ mod tests {
     #[test]
     fn every_flipped_bit_and_every_truncation_is_an_error_that_names_the_bytes() {
         let sealed = seal(MAGIC, 1, b"some body");
-        assert_eq!(open(MAGIC, 1, &sealed, "it").unwrap(), b"some body");
+        assert_eq!(*open(MAGIC, 1, &sealed, "it").unwrap(), *b"some body");
         for bit in 0..sealed.len() * 8 {
             let mut bad = sealed.clone();
             bad[bit / 8] ^= 1 << (bit % 8);
@@ -114,7 +115,7 @@ mod tests {
         let body = vec![7; 100_000];
         let sealed = seal(MAGIC, 1, &body);
         assert!(sealed.len() < 1000);
-        assert_eq!(open(MAGIC, 1, &sealed, "it").unwrap(), body);
+        assert_eq!(*open(MAGIC, 1, &sealed, "it").unwrap(), body);
         assert_eq!(open(MAGIC, 1, &seal(MAGIC, 2, b"x"), "it").unwrap_err().kind(), ErrorKind::Unsupported);
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::plan::Plan;
 use super::rewrite::{Pace, Rules, Sink, rewrite};
 use crate::Result;
-use crate::base::cursor::{Direction, RecordCursor};
+use crate::base::cursor::Direction;
 use crate::base::record::Record;
 use crate::read::{MergeCursor, Tree};
 use crate::segment::run_writer::{OutputOptions, Outputs, RunWriter};
@@ -45,10 +45,7 @@ pub fn run(
 }
 
 fn write(plan: &Plan, tree: &Tree, rules: Rules<'_>, writer: &mut Fenced<'_>, pace: &mut Pace<'_>) -> Result<()> {
-    let mut cursors: Vec<Box<dyn RecordCursor>> = Vec::with_capacity(plan.inputs.len());
-    for refs in &plan.inputs {
-        cursors.push(Box::new(tree.run_cursor(refs, Direction::Forward, false)?));
-    }
+    let cursors = tree.run_cursors(&plan.inputs, Direction::Forward)?;
     rewrite(plan, MergeCursor::new(cursors, Direction::Forward), rules, writer, pace)
 }
 

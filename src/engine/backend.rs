@@ -31,6 +31,9 @@ use crate::{Error, ErrorKind, Result};
 /// go.
 const EVICT_STEP_BYTES: u64 = 48 << 10;
 
+/// Bytes of clean records gone through when a checkpoint is confirmed or aborted.
+const GIVE_BACK_BYTES: u64 = 1 << 20;
+
 /// A part of the checkpoint that a backend was restored from: one old subtask whose key groups overlap ours.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RestoredPart {
@@ -264,7 +267,7 @@ impl Backend {
     /// Why the backend was stopped, if it was.
     pub fn confirm(&mut self, id: u64) -> Result<()> {
         tracing::debug!(id, backend = ?self.shared, "checkpoint confirmed");
-        self.poll()
+        self.give_back()
     }
 
     /// Gives up checkpoint `id`: its ticket ends at once, its upload as soon as the store lets go of it. Its state
@@ -278,7 +281,20 @@ impl Backend {
         if let Some(checkpoint) = given_up {
             checkpoint.give_up(ErrorKind::Aborted, "was aborted");
         }
-        self.poll()
+        self.give_back()
+    }
+
+    /// Looks after memory as writes do, for owners that write little: what is over the backend's share, since others were
+    /// opened after it was taken, goes back a part at each checkpoint.
+    fn give_back(&mut self) -> Result<()> {
+        self.maintain()?;
+        let over = self.over_share_bytes.saturating_add(self.memtable.stats().pooled_bytes);
+        if self.over_share_bytes > 0 || over > self.env().memtable_share_bytes() {
+            self.over_share_bytes -= self.memtable.evict_step(over.min(GIVE_BACK_BYTES)).min(self.over_share_bytes);
+            self.memtable.release_pool();
+            self.drop_trash();
+        }
+        Ok(())
     }
 
     /// Seals the memtable and queues it for flushing.

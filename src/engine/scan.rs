@@ -220,16 +220,15 @@ impl<'a> Source<'a, '_> {
     /// As [`Source::open`], with expiries.
     pub fn visible(&self, memory: GroupScan<'a>, complete: bool) -> Result<VisibleCursor<'a>> {
         let buried = memory.prefix_delete();
-        let mut sources: Vec<Box<dyn RecordCursor + 'a>> = vec![Box::new(memory)];
+        let memory = std::iter::once(Box::new(memory) as Box<dyn RecordCursor + 'a>);
         let mut deleted = buried;
+        let mut range = None;
         if !complete && !self.tree.version().is_empty() {
             deleted = deleted.max(self.tree.prefix_delete(self.prefix)?);
-            let range = key_range(self.prefix, self.bounds);
-            if !range.is_empty() {
-                sources.extend(self.tree.cursors(&range, self.direction, true));
-            }
+            range = Some(key_range(self.prefix, self.bounds)).filter(|range| !range.is_empty());
         }
-        let merged = MergeCursor::new(sources, self.direction);
+        let below = range.into_iter().flat_map(|range| self.tree.cursors(&range, self.direction, true));
+        let merged = MergeCursor::new(memory.chain(below), self.direction);
         let deleted = PrefixDeletes::Known(deleted);
         Ok(VisibleCursor::new(merged, self.direction, self.resolver.clone(), deleted))
     }

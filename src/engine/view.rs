@@ -129,11 +129,9 @@ impl ReadView {
     }
 
     fn visible<'a>(&'a self, range: &KeyRange, prefix_deletes: PrefixDeletes<'a>) -> VisibleCursor<'a> {
-        let mut sources: Vec<Box<dyn RecordCursor + 'a>> = Vec::new();
-        for epoch in &self.epochs {
-            sources.push(Box::new(epoch.cursor(range, Direction::Forward)));
-        }
-        sources.extend(self.tree.cursors(range, Direction::Forward, false));
+        let epochs = self.epochs.iter().map(|epoch| epoch.cursor(range, Direction::Forward));
+        let epochs = epochs.map(|cursor| Box::new(cursor) as Box<dyn RecordCursor + 'a>);
+        let sources = epochs.chain(self.tree.cursors(range, Direction::Forward, false));
         let merged = MergeCursor::new(sources, Direction::Forward);
         VisibleCursor::new(merged, Direction::Forward, self.resolver.clone(), prefix_deletes)
     }

@@ -161,12 +161,8 @@ impl Memtable {
         let first = config.first_sequence.max(1);
         // Where pages are smaller than a piece, the budget is too small for tables a piece at a time.
         let slabs = (page_bytes == PIECE_BYTES).then(|| config.slabs.clone());
-        let pool = PagePool::new(
-            config.budget.clone(),
-            config.slabs.clone(),
-            page_bytes,
-            (POOL_BYTES / page_bytes).clamp(1, 64),
-        );
+        let pool =
+            PagePool::new(&config.budget, config.slabs.clone(), page_bytes, (POOL_BYTES / page_bytes).clamp(1, 64));
         Self {
             log: Log::new(pool),
             singles: ShardedIndex::new(&config.budget, slabs.clone()),

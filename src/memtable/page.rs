@@ -1,6 +1,6 @@
 //! Pages: fixed pieces of memory that records are appended to, and the pool they come from.
 
-use crate::cache::budget::{Budget, Purpose, Reservation};
+use crate::cache::budget::{Budget, Part, Purpose, Reservation};
 use crate::io::memory::{Memory as Piece, PIECE_BYTES, Slabs, View};
 use crate::{Error, ErrorKind, Result};
 
@@ -70,10 +70,14 @@ impl Memory {
     }
 }
 
+/// Pages that a memtable gets whatever others hold: one that is filled, one that is flushed, one for what is kept of it,
+/// and one over. With these it goes on for ever, since what is flushed can be evicted, by itself.
+const FLOOR_PAGES: usize = 4;
+
 /// Free pages of the usual size, kept so that a steady state asks the system for nothing.
 #[derive(Debug)]
 pub(super) struct PagePool {
-    budget: Budget,
+    budget: Part,
     slabs: Slabs,
     page_bytes: usize,
     free: Vec<Page>,
@@ -83,7 +87,8 @@ pub(super) struct PagePool {
 }
 
 impl PagePool {
-    pub(super) fn new(budget: Budget, slabs: Slabs, page_bytes: usize, keep: usize) -> Self {
+    pub(super) fn new(budget: &Budget, slabs: Slabs, page_bytes: usize, keep: usize) -> Self {
+        let budget = budget.part((FLOOR_PAGES * page_bytes) as u64);
         Self { budget, slabs, page_bytes, free: Vec::new(), keep, promised: false }
     }
 
@@ -124,7 +129,7 @@ impl PagePool {
         // The last page may end up nearly empty.
         let needed = bytes.saturating_add(self.page_bytes as u64);
         let there = self.free_bytes() + self.budget.available();
-        if there < needed {
+        if there < needed && !self.budget.admits(needed) {
             let what = format!("memtable: no memory for records of {bytes} bytes, {there} are free");
             return Err(Error::new(ErrorKind::Backpressure, what));
         }

@@ -6,6 +6,13 @@ use crate::base::cursor::{Direction, RecordCursor};
 use crate::base::record::Record;
 use crate::{Error, Result};
 
+/// From this size on a value is let go while the records of other sources come first, if they wait with too much.
+const LARGE_BYTES: usize = 64 << 10;
+
+/// Bytes of large values that may wait: what is more is read again when its turn comes. So a merge of many runs of large
+/// values takes little more memory than one of them does.
+const MAX_WAITING_BYTES: usize = 4 << 20;
+
 /// All records of several cursors in one order. Where two records compare equal, the one of the source that
 /// was given first counts as newer.
 ///
@@ -16,20 +23,29 @@ pub struct MergeCursor<'a> {
     /// Sources that stand on a record; the last one's is the current one.
     waiting: Vec<usize>,
     direction: Direction,
+    /// A value was let go, so the current one may have to be loaded.
+    let_go: bool,
     error: Option<Error>,
 }
 
 impl<'a> MergeCursor<'a> {
-    /// Merges `sources`, newest first, which all walk in `direction`.
+    /// Merges `sources`, newest first, which all walk in `direction`. Each is taken when the ones before it have been
+    /// looked at: where they are opened on the way, their first values aren't in memory all at once.
     #[must_use]
-    pub fn new(sources: Vec<Box<dyn RecordCursor + 'a>>, direction: Direction) -> Self {
-        let waiting = Vec::with_capacity(sources.len());
-        let mut merged = Self { sources, waiting, direction, error: None };
-        for at in 0..merged.sources.len() {
+    pub fn new(sources: impl IntoIterator<Item = Box<dyn RecordCursor + 'a>>, direction: Direction) -> Self {
+        let sources = sources.into_iter();
+        let (expected, _) = sources.size_hint();
+        let (held, waiting) = (Vec::with_capacity(expected), Vec::with_capacity(expected));
+        let mut merged = Self { sources: held, waiting, direction, let_go: false, error: None };
+        for (at, source) in sources.enumerate() {
+            merged.sources.push(source);
             if let Err(error) = merged.enter(at) {
                 merged.error = Some(error);
                 break;
             }
+        }
+        if let Err(error) = merged.load_current() {
+            merged.error = Some(error);
         }
         merged
     }
@@ -71,7 +87,44 @@ impl<'a> MergeCursor<'a> {
             place -= 1;
         }
         self.waiting.insert(place, at);
+        if self.value_bytes(at) >= LARGE_BYTES {
+            self.spare_waiting();
+        }
         Ok(())
+    }
+
+    fn value_bytes(&self, at: usize) -> usize {
+        self.record_of(at).map_or(0, |record| record.value.len())
+    }
+
+    /// Has the sources whose turn comes last let their values go, until those of the others aren't too much.
+    #[cold]
+    fn spare_waiting(&mut self) {
+        let large = |bytes: &usize| *bytes >= LARGE_BYTES;
+        let (_, others) = self.waiting.split_last().unwrap_or((&0, &[]));
+        let mut total: usize = others.iter().map(|at| self.value_bytes(*at)).filter(large).sum();
+        for place in 0..self.waiting.len().saturating_sub(1) {
+            if total <= MAX_WAITING_BYTES {
+                return;
+            }
+            let Some(at) = self.waiting.get(place).copied() else { return };
+            let bytes = self.value_bytes(at);
+            if large(&bytes)
+                && let Some(source) = self.sources.get_mut(at)
+            {
+                source.let_go();
+                self.let_go = true;
+                total -= bytes;
+            }
+        }
+    }
+
+    fn load_current(&mut self) -> Result<()> {
+        if !self.let_go {
+            return Ok(());
+        }
+        let current = self.waiting.last().and_then(|at| self.sources.get_mut(*at));
+        current.map_or(Ok(()), |source| source.load())
     }
 
     fn comes_first(&self, a: usize, b: usize) -> bool {
@@ -90,7 +143,8 @@ impl<'a> MergeCursor<'a> {
         if let Some(source) = self.sources.get_mut(at) {
             source.advance()?;
         }
-        self.enter(at)
+        self.enter(at)?;
+        self.load_current()
     }
 }
 

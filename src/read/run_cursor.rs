@@ -90,4 +90,19 @@ impl RecordCursor for RunCursor {
         }
         moved
     }
+
+    fn let_go(&mut self) {
+        if let Some(current) = &mut self.current {
+            current.let_go();
+        }
+    }
+
+    fn load(&mut self) -> Result<()> {
+        let Some(current) = &mut self.current else { return Ok(()) };
+        let loaded = current.load();
+        if let Err(error) = &loaded {
+            self.fail(error.clone());
+        }
+        loaded
+    }
 }

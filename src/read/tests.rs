@@ -1,3 +1,4 @@
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -5,9 +6,9 @@ use proptest::prelude::*;
 
 use super::testing::*;
 use super::*;
-use crate::ErrorKind;
 use crate::base::cursor::{Direction, RecordCursor};
-use crate::base::record::{Kind, OwnedRecord};
+use crate::base::record::{Kind, OwnedRecord, Record};
+use crate::{ErrorKind, Result};
 
 /// Key of group 0, state 7: prefix byte, then user key.
 fn key(prefix: u8, user: &[u8]) -> Vec<u8> {
@@ -16,7 +17,7 @@ fn key(prefix: u8, user: &[u8]) -> Vec<u8> {
 
 fn merged(sources: &[Vec<OwnedRecord>], direction: Direction) -> MergeCursor<'static> {
     let boxed = sources.iter().map(|s| Box::new(VecCursor::new(s.clone(), direction)) as Box<dyn RecordCursor>);
-    MergeCursor::new(boxed.collect(), direction)
+    MergeCursor::new(boxed, direction)
 }
 
 fn resolver(now_ms: i64) -> Resolver {
@@ -140,7 +141,7 @@ fn rocksdb_11782_an_error_in_any_child_at_any_record_sticks() {
                     cursor.fail_at = (at == broken).then_some(fail_at);
                     Box::new(cursor) as Box<dyn RecordCursor>
                 });
-                let merged = MergeCursor::new(cursors.collect(), direction);
+                let merged = MergeCursor::new(cursors, direction);
                 let mut cursor = VisibleCursor::new(merged, direction, resolver(0), PrefixDeletes::Known(0));
                 let mut seen = 0;
                 while cursor.entry().is_some() {
@@ -204,4 +205,83 @@ fn trees_and_their_cursors_may_go_to_other_threads() {
     shared::<Tree>();
     shared::<Resolver>();
     sent::<RunCursor>();
+}
+
+/// Counts the bytes of values that it and its like hold.
+struct Counted<'a> {
+    records: std::vec::IntoIter<OwnedRecord>,
+    current: Option<OwnedRecord>,
+    let_go: Option<Vec<u8>>,
+    held: &'a Cell<(usize, usize)>,
+}
+
+impl<'a> Counted<'a> {
+    fn new(records: Vec<OwnedRecord>, held: &'a Cell<(usize, usize)>) -> Self {
+        let mut cursor = Self { records: records.into_iter(), current: None, let_go: None, held };
+        cursor.advance().unwrap();
+        cursor
+    }
+
+    fn count(&self, more: usize, less: usize) {
+        let (now, most) = self.held.get();
+        self.held.set((now + more - less, most.max(now + more - less)));
+    }
+
+    fn value_bytes(&self) -> usize {
+        self.current.as_ref().map_or(0, |r| r.value.len())
+    }
+}
+
+impl RecordCursor for Counted<'_> {
+    fn record(&self) -> Option<Record<'_>> {
+        self.current.as_ref().map(OwnedRecord::as_record)
+    }
+
+    fn advance(&mut self) -> Result<()> {
+        assert!(self.let_go.is_none(), "it moved on without its value");
+        self.count(0, self.value_bytes());
+        self.current = self.records.next();
+        self.count(self.value_bytes(), 0);
+        Ok(())
+    }
+
+    fn let_go(&mut self) {
+        self.count(0, self.value_bytes());
+        self.let_go = self.current.as_mut().map(|r| std::mem::take(&mut r.value));
+    }
+
+    fn load(&mut self) -> Result<()> {
+        let value = self.let_go.take();
+        if let (Some(record), Some(value)) = (&mut self.current, value) {
+            record.value = value;
+            self.count(self.value_bytes(), 0);
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn a_merge_of_many_runs_of_large_values_holds_few_of_them_at_a_time() {
+    const MIB: usize = 1 << 20;
+    for direction in [Direction::Forward, Direction::Backward] {
+        let held = Cell::new((0, 0));
+        let record = |n: usize| put(&key(0, &[n as u8]), 1, &vec![n as u8; if n.is_multiple_of(5) { 10 } else { 2 * MIB }]);
+        let runs = (0..20).map(|run| {
+            let mut records: Vec<_> = (0..4).map(|n| record(n * 20 + (run * 7) % 20)).collect();
+            if direction == Direction::Backward {
+                records.reverse();
+            }
+            Box::new(Counted::new(records, &held)) as Box<dyn RecordCursor>
+        });
+        let mut merged = MergeCursor::new(runs, direction);
+        for n in 0..80 {
+            let n = if direction == Direction::Forward { n } else { 79 - n };
+            assert_eq!(merged.record().map(OwnedRecord::from), Some(record(n)));
+            merged.advance().unwrap();
+        }
+        assert!(merged.record().is_none() && merged.status().is_ok());
+        let (left, most) = held.get();
+        // What may wait, the current one, and two that come before it is looked at again. All first ones are 32 MiB.
+        assert!(left == 0 && most <= 10 * MIB, "{} MiB of values at the height", most / MIB);
+    }
 }

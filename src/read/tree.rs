@@ -232,28 +232,44 @@ impl Tree {
     }
 
     /// A cursor over the records of each run in `range`, newest run first: what a
-    /// [`MergeCursor`](super::MergeCursor) takes behind the cursors of newer sources. The cursors own what they
-    /// read from, so they outlive the tree. With `fill`, the blocks read enter the cache. An error on the way to a first record sticks in its cursor.
-    #[must_use]
-    pub fn cursors<'a>(&self, range: &KeyRange, direction: Direction, fill: bool) -> Vec<Box<dyn RecordCursor + 'a>> {
-        let overlapping = self.runs.iter().filter(|open| open.run.overlaps(range));
-        let cursor = |open: &OpenRun| RunCursor::new(open.clone(), range.clone(), direction, fill);
-        overlapping.map(|open| Box::new(cursor(open)) as Box<dyn RecordCursor + 'a>).collect()
+    /// [`MergeCursor`](super::MergeCursor) takes behind the cursors of newer sources. Each is opened when it is taken.
+    /// They own what they read from, so they outlive the tree. With `fill`, the blocks read enter the cache. An error on the way to a first record sticks in its cursor.
+    pub fn cursors<'a>(
+        &self,
+        range: &KeyRange,
+        direction: Direction,
+        fill: bool,
+    ) -> impl Iterator<Item = Box<dyn RecordCursor + 'a>> + use<'a> {
+        let (runs, range) = (Arc::clone(&self.runs), range.clone());
+        (0..runs.len()).filter_map(move |at| {
+            let open = runs.get(at).filter(|open| open.run.overlaps(&range))?;
+            let cursor = RunCursor::new(open.clone(), range.clone(), direction, fill);
+            Some(Box::new(cursor) as Box<dyn RecordCursor + 'a>)
+        })
     }
 
-    /// A cursor over all records of some of this tree's references, which form a run.
+    /// Cursors over all records of some of this tree's references, which form these runs. The blocks read leave the
+    /// cache as it is. As with [`Tree::cursors`], each is opened when it is taken.
     ///
     /// # Errors
-    /// Internal when they don't, or aren't this tree's.
-    pub fn run_cursor(&self, refs: &[Arc<SegmentRef>], direction: Direction, fill: bool) -> Result<RunCursor> {
-        let run = Run::new(refs.to_vec())?;
+    /// Internal when they form none, or aren't this tree's.
+    pub fn run_cursors<'a>(
+        &self,
+        runs: &[Vec<Arc<SegmentRef>>],
+        direction: Direction,
+    ) -> Result<impl Iterator<Item = Box<dyn RecordCursor + 'a>> + use<'a>> {
         let open = |r: &Arc<SegmentRef>| {
             let segment = self.segments.get(&r.meta().id).cloned();
             segment.ok_or_else(|| Error::internal(format!("segment {} isn't open", r.meta().id)))
         };
-        let segments = run.refs().iter().map(open).collect::<Result<Vec<_>>>()?;
-        let open = OpenRun { run, segments: segments.into() };
-        Ok(RunCursor::new(open, KeyRange::all(), direction, fill))
+        let mut opened = Vec::with_capacity(runs.len());
+        for refs in runs {
+            let run = Run::new(refs.clone())?;
+            let segments = run.refs().iter().map(open).collect::<Result<Vec<_>>>()?;
+            opened.push(OpenRun { run, segments: segments.into() });
+        }
+        let cursor = move |open| Box::new(RunCursor::new(open, KeyRange::all(), direction, false)) as Box<_>;
+        Ok(opened.into_iter().map(cursor))
     }
 
     fn overlapping<'a>(&'a self, range: &KeyRange) -> impl Iterator<Item = &'a Arc<Segment>> + use<'a> {

@@ -1,11 +1,12 @@
 //! Writes segments. The layout is drawn in [`super`].
 
+use crate::base::buffer::LARGE_BYTES;
 use crate::base::checksum::Hasher;
 use crate::base::compression::Compression;
 use crate::base::ids::SegmentId;
 use crate::base::limits::MAX_ENCODED_KEY_BYTES;
 use crate::base::record::{Kind, NEVER, OwnedRecord, Record};
-use crate::block::builder::{BlockBuilder, DATA_INTERVAL, INDEX_INTERVAL};
+use crate::block::builder::{self, BlockBuilder, DATA_INTERVAL, INDEX_INTERVAL};
 use crate::block::seal::{self, MAX_RECORD_VALUE_BYTES};
 use crate::io::files::FileWriter;
 use crate::version::segment_meta::{BlockHandle, SegmentMeta};
@@ -84,9 +85,13 @@ impl SegmentBuilder {
                 None => Vec::new(),
             };
         }
-        self.block.add(record);
         self.partitions.add_record(record, prefix_len);
         self.counter.add(record);
+        if self.block.is_empty() && record.value.len() >= LARGE_BYTES.max(self.options.block_bytes) {
+            self.write_alone(record)?;
+        } else {
+            self.block.add(record);
+        }
         if record.kind == Kind::PrefixDelete && self.may_cut_before(record.key) {
             self.covering = Some(record.key.to_vec());
         }
@@ -142,6 +147,15 @@ impl SegmentBuilder {
         }
         let raw = self.block.finish();
         let handle = self.file.append_block(&raw, self.options.compression)?;
+        self.partitions.add_block(&self.separator, handle);
+        Ok(())
+    }
+
+    /// Writes a record whose large value fills a block of its own. It goes from where it lies to the file: it is copied
+    /// only to be compressed.
+    fn write_alone(&mut self, record: &Record<'_>) -> Result<()> {
+        let (head, tail) = builder::around(record);
+        let handle = self.file.append_parts(&[&head, record.value, &tail], self.options.compression)?;
         self.partitions.add_block(&self.separator, handle);
         Ok(())
     }
@@ -224,7 +238,7 @@ fn write_partitions(file: &mut SealedWriter, partitions: Partitions, compression
     file.append_block(&top.finish(), compression)
 }
 
-/// Bytes of buffer kept from block to block; a large value gives its own back.
+/// Bytes of buffer kept from block to block.
 const KEPT_BUFFER_BYTES: usize = 1 << 20;
 
 /// Appends sealed blocks and hashes what goes by.
@@ -241,12 +255,28 @@ impl SealedWriter {
         let mut buffer = std::mem::take(&mut self.buffer);
         buffer.clear();
         seal::seal(raw, compression, seal::seed(self.id, self.offset), &mut buffer)?;
-        let length_bytes = u32::try_from(buffer.len()).map_err(|_| Error::internal("block over 4 GiB"))?;
-        let handle = BlockHandle { offset: self.offset, length_bytes };
+        let offset = self.offset;
         self.append(&buffer)?;
         buffer.shrink_to(KEPT_BUFFER_BYTES);
         self.buffer = buffer;
-        Ok(handle)
+        self.handle_from(offset)
+    }
+
+    /// A block in parts, the value of its one record between what stands around it.
+    fn append_parts(&mut self, parts: &[&[u8]], compression: Compression) -> Result<BlockHandle> {
+        let offset = self.offset;
+        let (packed, end) = seal::seal_parts(parts, compression, seal::seed(self.id, offset))?;
+        match packed {
+            Some(packed) => self.append(&packed)?,
+            None => parts.iter().try_for_each(|part| self.append(part))?,
+        }
+        self.append(&end)?;
+        self.handle_from(offset)
+    }
+
+    fn handle_from(&self, offset: u64) -> Result<BlockHandle> {
+        let length_bytes = u32::try_from(self.offset - offset).map_err(|_| Error::internal("block over 4 GiB"))?;
+        Ok(BlockHandle { offset, length_bytes })
     }
 
     fn append(&mut self, bytes: &[u8]) -> Result<()> {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use crate::base::cursor::{Direction, RecordCursor};
 use crate::base::key::KeyRange;
-use crate::base::record::Record;
+use crate::base::record::{OwnedRecord, Record};
 use crate::block::backward::Backward;
 use crate::block::forward::Forward;
 use crate::block::reader::Block;
@@ -24,6 +24,8 @@ use super::reader::{Access, Segment, Stop, resident};
 enum Walk {
     Forward(Forward),
     Backward(Backward),
+    /// On this record, whose value and block were let go.
+    Parked(OwnedRecord),
 }
 
 impl Walk {
@@ -31,6 +33,7 @@ impl Walk {
         match self {
             Self::Forward(cursor) => cursor.record(),
             Self::Backward(cursor) => cursor.record(),
+            Self::Parked(record) => Some(record.as_record()),
         }
     }
 
@@ -38,6 +41,7 @@ impl Walk {
         match self {
             Self::Forward(cursor) => cursor.advance(),
             Self::Backward(cursor) => cursor.advance(),
+            Self::Parked(_) => Err(Error::internal("a cursor moved on without its value")),
         }
     }
 }
@@ -153,12 +157,7 @@ impl SegmentCursor {
             }
             let handle = index::decode_handle(entry.value).map_err(|e| self.segment.at(e, index_handle))?;
             let reaches_start = self.direction == Direction::Backward && entry.key <= self.range.start.as_slice();
-            let block = match (self.access, self.direction) {
-                (Access::Bypass | Access::Source, Direction::Forward) => {
-                    self.segment.block_ahead(handle, self.access, &mut self.ahead)?
-                }
-                _ => fetched(self.segment.block(handle, self.access))?,
-            };
+            let block = self.fetch(handle)?;
             let data = open(block, self.direction, &self.range, false).map_err(|e| self.segment.at(e, handle))?;
             if let Some((walk, _)) = &mut self.index {
                 walk.advance().map_err(|e| self.segment.at(e, index_handle))?;
@@ -168,6 +167,37 @@ impl SegmentCursor {
             return Ok(true);
         }
         Ok(false)
+    }
+
+    fn fetch(&mut self, handle: BlockHandle) -> Result<Block> {
+        match (self.access, self.direction) {
+            (Access::Bypass | Access::Source, Direction::Forward) => {
+                self.segment.block_ahead(handle, self.access, &mut self.ahead)
+            }
+            _ => fetched(self.segment.block(handle, self.access)),
+        }
+    }
+
+    /// Opens the block at `handle` again, on the record that it was parked on.
+    fn reopen(&mut self, parked: &OwnedRecord, handle: BlockHandle) -> Result<Walk> {
+        let block = self.fetch(handle)?;
+        let end = Some([&parked.key, &[0][..]].concat());
+        let range = KeyRange { start: parked.key.clone(), end };
+        let segment = Arc::clone(&self.segment);
+        let mut walk = open(block, self.direction, &range, false).map_err(|e| segment.at(e, handle))?;
+        // At one key a prefix delete may stand first.
+        while walk.record().is_some_and(|r| r.key == parked.key && r.kind != parked.kind) {
+            walk.advance().map_err(|e| segment.at(e, handle))?;
+        }
+        match walk.record() {
+            Some(r) if r.key == parked.key && r.sequence == parked.sequence => Ok(walk),
+            _ => Err(segment.at(Error::corruption("a record that was read from it is gone"), handle)),
+        }
+    }
+
+    fn fail(&mut self, error: &Error) {
+        self.failed = Some(error.clone());
+        self.data = None;
     }
 
     fn next_partition(&mut self) -> Result<bool> {
@@ -200,9 +230,32 @@ impl RecordCursor for SegmentCursor {
         let handle = *handle;
         let moved = walk.advance().map_err(|e| self.segment.at(e, handle)).and_then(|()| self.settle());
         if let Err(error) = &moved {
-            self.failed = Some(error.clone());
-            self.data = None;
+            self.fail(error);
         }
         moved
+    }
+
+    /// Lets the whole block go: one that has a large value has little else.
+    fn let_go(&mut self) {
+        let Some((walk, _)) = &mut self.data else { return };
+        let parked = walk.record().map(|record| OwnedRecord::from(Record { value: &[], ..record }));
+        if let Some(parked) = parked {
+            *walk = Walk::Parked(parked);
+        }
+    }
+
+    fn load(&mut self) -> Result<()> {
+        let Some((Walk::Parked(_), handle)) = &self.data else { return Ok(()) };
+        let handle = *handle;
+        let Some((Walk::Parked(parked), _)) = self.data.take() else { return Ok(()) };
+        let loaded = self.reopen(&parked, handle);
+        match loaded {
+            Ok(walk) => self.data = Some((walk, handle)),
+            Err(error) => {
+                self.fail(&error);
+                return Err(error);
+            }
+        }
+        Ok(())
     }
 }

@@ -5,6 +5,7 @@
 #![cfg_attr(not(test), deny(clippy::indexing_slicing))]
 
 use crate::Result;
+use crate::base::buffer::Buffer;
 use crate::io::files::ReadAt;
 use crate::version::segment_meta::BlockHandle;
 
@@ -24,9 +25,9 @@ pub(super) struct Readahead {
 
 impl Readahead {
     /// The bytes of the block at `handle`, which lies within the source.
-    pub(super) fn read(&mut self, source: &dyn ReadAt, handle: BlockHandle) -> Result<Vec<u8>> {
+    pub(super) fn read(&mut self, source: &dyn ReadAt, handle: BlockHandle) -> Result<Buffer> {
         if let Some(found) = self.held(handle) {
-            return Ok(found.to_vec());
+            return Ok(found.to_vec().into());
         }
         let length = handle.length_bytes as usize;
         let left = usize::try_from(source.len().saturating_sub(handle.offset)).unwrap_or(usize::MAX);
@@ -36,12 +37,12 @@ impl Readahead {
             self.bytes.resize(wanted, 0);
             self.offset = handle.offset;
             if source.read_at(handle.offset, &mut self.bytes).is_ok() {
-                return Ok(self.held(handle).unwrap_or_default().to_vec());
+                return Ok(self.held(handle).unwrap_or_default().to_vec().into());
             }
             // What fails may lie behind the block.
             self.bytes.clear();
         }
-        let mut block = vec![0; length];
+        let mut block = Buffer::zeroed(length);
         source.read_at(handle.offset, &mut block)?;
         Ok(block)
     }

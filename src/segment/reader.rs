@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 
+use crate::base::buffer::Buffer;
 use crate::block::reader::Block;
 use crate::block::seal::{self, MAX_BLOCK_BYTES, SEAL_BYTES};
 use crate::cache::block_cache::{BlockCache, BlockKey};
@@ -203,7 +204,7 @@ impl Segment {
                 seal::unseal_copy(sealed, self.seed(handle)).map_err(|e| self.at(e, handle))
             })
         } else {
-            let mut sealed = vec![0; length];
+            let mut sealed = Buffer::zeroed(length);
             self.source.read_at(handle.offset, &mut sealed).map_err(|e| self.at(e, handle))?;
             self.unseal(sealed, handle)
         };
@@ -221,14 +222,14 @@ impl Segment {
             return Err(why);
         };
         let at = |e: Error| e.context(format!("segment `{}`, block at {}", copy.name(), handle.offset));
-        let mut sealed = vec![0; handle.length_bytes as usize];
+        let mut sealed = Buffer::zeroed(handle.length_bytes as usize);
         copy.read_at(handle.offset, &mut sealed).map_err(at)?;
         let bytes = seal::unseal(sealed, self.seed(handle)).map_err(at)?;
         self.source.distrust(&why);
         Ok(bytes)
     }
 
-    fn unseal(&self, sealed: Vec<u8>, handle: BlockHandle) -> Result<Bytes> {
+    fn unseal(&self, sealed: Buffer, handle: BlockHandle) -> Result<Bytes> {
         seal::unseal(sealed, self.seed(handle)).map_err(|e| self.at(e, handle))
     }
 

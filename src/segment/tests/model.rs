@@ -10,6 +10,7 @@ use crate::base::record::{Kind, OwnedRecord};
 use crate::block::testing::{key, run, walk};
 use crate::cache::block_cache::BlockCache;
 use crate::segment::builder::SegmentOptions;
+use crate::segment::cursor::SegmentCursor;
 use crate::segment::lookup::MayContain;
 use crate::segment::reader::Segment;
 use crate::segment::testing::{MemoryFile, compressed, options, roomy, written};
@@ -33,8 +34,21 @@ fn caches() -> impl Strategy<Value = u64> {
 }
 
 fn scan(segment: &Arc<Segment>, range: &KeyRange, direction: Direction, fill: bool) -> Vec<OwnedRecord> {
-    let mut cursor = segment.cursor(range, direction, fill).unwrap();
-    walk(&mut cursor, RecordCursor::record, RecordCursor::advance).unwrap()
+    let cursor = || segment.cursor(range, direction, fill).unwrap();
+    let found = walk(&mut cursor(), RecordCursor::record, RecordCursor::advance).unwrap();
+    // A walk that lets each value go in between gives the same.
+    let let_go_and_advance = |cursor: &mut SegmentCursor| {
+        let owned = |cursor: &SegmentCursor| cursor.record().map(OwnedRecord::from);
+        let before = owned(cursor);
+        cursor.let_go();
+        let parked = before.clone().map(|r| OwnedRecord { value: Vec::new(), ..r });
+        assert_eq!(owned(cursor), parked);
+        cursor.load()?;
+        assert_eq!(owned(cursor), before);
+        cursor.advance()
+    };
+    assert_eq!(walk(&mut cursor(), RecordCursor::record, let_go_and_advance).unwrap(), found);
+    found
 }
 
 fn check_point_reads(segment: &Segment, records: &[OwnedRecord], key: &[u8], prefix_len: Option<usize>) {

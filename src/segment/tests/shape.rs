@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::ErrorKind;
+use crate::base::buffer::LARGE_BYTES;
 use crate::base::cursor::{Direction, RecordCursor};
 use crate::base::ids::SegmentId;
 use crate::base::key::KeyRange;
@@ -14,7 +15,7 @@ use crate::cache::block_cache::BlockCache;
 use crate::segment::builder::SegmentBuilder;
 use crate::segment::lookup::MayContain;
 use crate::segment::reader::Segment;
-use crate::segment::testing::{MemoryFile, MemoryWriter, options, roomy, segment, written};
+use crate::segment::testing::{MemoryFile, MemoryWriter, compressed, options, roomy, segment, written};
 
 fn builder() -> SegmentBuilder {
     SegmentBuilder::new(Box::new(MemoryWriter::default()), SegmentId(1), options(4096))
@@ -147,4 +148,28 @@ fn a_large_segment_works_under_a_small_cache() {
     }
     assert!(cache.counts().weight_bytes <= 64 << 10);
     assert!(cache.counts().hits > 0);
+}
+
+#[test]
+fn a_large_value_is_written_as_a_block_of_its_own_and_read_back() {
+    let value =
+        |n: u8| (0..LARGE_BYTES as u32 + u32::from(n)).map(|i| (i.wrapping_mul(i) >> n) as u8).collect::<Vec<u8>>();
+    let mut records = vec![grouped(1, 1, b"small"), grouped(1, 2, &value(1))];
+    records.push(bare(&grouped(1, 3, b"").key, 9, Kind::PrefixDelete));
+    records.extend([grouped(1, 3, &value(2)), grouped(1, 4, &[7; LARGE_BYTES]), grouped(1, 5, b"small")]);
+    for options in [options(4096), compressed(4096), options(LARGE_BYTES * 2)] {
+        let segment = segment(&records, options, Some(7));
+        for direction in [Direction::Forward, Direction::Backward] {
+            let mut cursor = segment.cursor(&KeyRange::all(), direction, false).unwrap();
+            let mut found = walk(&mut cursor, RecordCursor::record, RecordCursor::advance).unwrap();
+            if direction == Direction::Backward {
+                found.reverse();
+            }
+            assert!(found == records);
+        }
+        for record in records.iter().filter(|r| r.kind == Kind::Put) {
+            assert!(segment.get(&record.key, Some(7)).unwrap().record.unwrap().value == record.value);
+        }
+        segment.verify().unwrap();
+    }
 }
