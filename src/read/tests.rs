@@ -265,7 +265,8 @@ fn a_merge_of_many_runs_of_large_values_holds_few_of_them_at_a_time() {
     const MIB: usize = 1 << 20;
     for direction in [Direction::Forward, Direction::Backward] {
         let held = Cell::new((0, 0));
-        let record = |n: usize| put(&key(0, &[n as u8]), 1, &vec![n as u8; if n.is_multiple_of(5) { 10 } else { 2 * MIB }]);
+        let record =
+            |n: usize| put(&key(0, &[n as u8]), 1, &vec![n as u8; if n.is_multiple_of(5) { 10 } else { 2 * MIB }]);
         let runs = (0..20).map(|run| {
             let mut records: Vec<_> = (0..4).map(|n| record(n * 20 + (run * 7) % 20)).collect();
             if direction == Direction::Backward {
