@@ -11,12 +11,13 @@ use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use futures_util::TryStreamExt;
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, StreamExt, TryStreamExt};
 use object_store::path::Path;
 use object_store::{GetOptions, ObjectStore, ObjectStoreExt, PutOptions, PutPayload};
 
 use super::names;
-use super::store::{ObjectEntry, PutMode, Store};
+use super::store::{ObjectEntry, PutMode, Request, Store, answer};
 use crate::{Error, ErrorKind, Result};
 
 /// Threads that drive requests; they hardly compute.
@@ -24,6 +25,9 @@ const RUNTIME_THREADS: usize = 2;
 
 /// Objects from this length on go up in parts of it (S3: at least 5 MiB, at most 10,000 parts).
 const PART_BYTES: usize = 16 << 20;
+
+/// Requests of one call that are under way at one time.
+const MOST_TOGETHER: usize = 64;
 
 /// Longest wait for the answer to one request, whose thread then serves others: well beyond the three minutes for which
 /// `object_store` itself retries (`RetryConfig`), and long enough to list a million objects.
@@ -109,6 +113,64 @@ impl RemoteStore {
         Error::corruption(format!("object `{name}` in `{}`: bytes {start}..{end} expected, {found} found", self.url))
     }
 
+    fn ranged(&self, name: &str, range: &Range<u64>, read: Result<Ranged>) -> Result<Bytes> {
+        match read {
+            Ok((bytes, given)) if given == *range && bytes.len() as u64 == range.end - range.start => Ok(bytes),
+            Ok((bytes, _)) => Err(self.short(name, range, bytes.len())),
+            // A range behind the end fails in as many ways as there are stores.
+            Err(error) if error.kind() == ErrorKind::Unavailable => match self.length(name) {
+                Ok(length) if length < range.end => {
+                    Err(self.short(name, range, usize::try_from(length).unwrap_or(usize::MAX)))
+                }
+                _ => Err(error),
+            },
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The future of one of several requests.
+    fn begin(&self, request: &Request) -> Result<BoxFuture<'static, object_store::Result<Ranged>>> {
+        let inner = self.inner.clone();
+        Ok(match request.clone() {
+            Request::Put(name, bytes, mode) => {
+                let path = parse(&name)?;
+                async move { inner.put_opts(&path, bytes.into(), options(mode)).await.map(|_| Ranged::default()) }.boxed()
+            }
+            Request::Get(name) => {
+                let path = parse(&name)?;
+                async move { get_whole(&*inner, &path).await }.boxed()
+            }
+            Request::GetRange(_, range) if range.is_empty() => async { Ok(Ranged::default()) }.boxed(),
+            Request::GetRange(name, range) => {
+                let path = parse(&name)?;
+                async move { get_range(&*inner, &path, range).await }.boxed()
+            }
+            Request::Delete(name) => {
+                let path = parse(&name)?;
+                async move { inner.delete(&path).await.map(|()| Ranged::default()) }.boxed()
+            }
+        })
+    }
+
+    fn end(&self, request: &Request, found: object_store::Result<Ranged>) -> Result<Bytes> {
+        match request {
+            Request::Put(name, ..) => found.map(|_| Bytes::new()).map_err(|e| self.failed("writing", name, &e)),
+            Request::Get(name) => self.whole(name, found.map_err(|e| self.failed("reading", name, &e))?),
+            Request::GetRange(_, range) if range.is_empty() => Ok(Bytes::new()),
+            Request::GetRange(name, range) => {
+                self.ranged(name, range, found.map_err(|e| self.failed("reading", name, &e)))
+            }
+            Request::Delete(name) => match found.map_err(|e| self.failed("deleting", name, &e)) {
+                Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+                _ => Ok(Bytes::new()),
+            },
+        }
+    }
+
+    fn whole(&self, name: &str, (bytes, range): Ranged) -> Result<Bytes> {
+        if bytes.len() as u64 == range.end { Ok(bytes) } else { Err(self.short(name, &range, bytes.len())) }
+    }
+
     fn put_parts(&self, name: &str, first: Bytes, chunks: &mut dyn Iterator<Item = Result<Bytes>>) -> Result<()> {
         let (inner, path) = (self.inner.clone(), parse(name)?);
         let mut upload = self.wait("starting upload of", name, async move { inner.put_multipart(&path).await })?;
@@ -163,13 +225,7 @@ impl Store for RemoteStore {
 
     fn put(&self, name: &str, bytes: Bytes, mode: PutMode) -> Result<()> {
         let (inner, path) = (self.inner.clone(), parse(name)?);
-        let mode = match mode {
-            PutMode::Create => object_store::PutMode::Create,
-            PutMode::Overwrite => object_store::PutMode::Overwrite,
-        };
-        self.wait("writing", name, async move {
-            inner.put_opts(&path, bytes.into(), PutOptions::from(mode)).await.map(drop)
-        })
+        self.wait("writing", name, async move { inner.put_opts(&path, bytes.into(), options(mode)).await.map(drop) })
     }
 
     /// Large objects go up in parts, for which there is no create-only put: there the name is looked up first, which
@@ -194,15 +250,8 @@ impl Store for RemoteStore {
 
     fn get(&self, name: &str) -> Result<Bytes> {
         let (inner, path) = (self.inner.clone(), parse(name)?);
-        let (bytes, length) = self.wait("reading", name, async move {
-            let found = inner.get(&path).await?;
-            let length = found.meta.size;
-            Ok((found.bytes().await?, length))
-        })?;
-        if bytes.len() as u64 != length {
-            return Err(self.short(name, &(0..length), bytes.len()));
-        }
-        Ok(bytes)
+        let found = self.wait("reading", name, async move { get_whole(&*inner, &path).await })?;
+        self.whole(name, found)
     }
 
     fn get_range(&self, name: &str, range: Range<u64>) -> Result<Bytes> {
@@ -212,23 +261,21 @@ impl Store for RemoteStore {
             return if range.end <= length { Ok(Bytes::new()) } else { Err(self.short(name, &range, 0)) };
         }
         let asked = range.clone();
-        let read = self.wait("reading", name, async move {
-            let options = GetOptions::new().with_range(Some(asked));
-            let found = inner.get_opts(&path, options).await?;
-            let given = found.range.clone();
-            Ok((found.bytes().await?, given))
-        });
-        match read {
-            Ok((bytes, given)) if given == range && bytes.len() as u64 == range.end - range.start => Ok(bytes),
-            Ok((bytes, _)) => Err(self.short(name, &range, bytes.len())),
-            // A range behind the end fails in as many ways as there are stores.
-            Err(error) if error.kind() == ErrorKind::Unavailable => match self.length(name) {
-                Ok(length) if length < range.end => {
-                    Err(self.short(name, &range, usize::try_from(length).unwrap_or(usize::MAX)))
-                }
-                _ => Err(error),
-            },
-            Err(error) => Err(error),
+        let read = self.wait("reading", name, async move { get_range(&*inner, &path, asked).await });
+        self.ranged(name, &range, read)
+    }
+
+    fn together(&self, requests: Vec<Request>) -> Vec<Result<Bytes>> {
+        let asked: Result<Vec<_>> = requests.iter().map(|request| self.begin(request)).collect();
+        let begun = match asked {
+            Ok(begun) if requests.len() > 1 => begun,
+            // One that can't be made must not keep the others from being made.
+            _ => return requests.into_iter().map(|request| answer(self, request)).collect(),
+        };
+        let all = async move { Ok(futures_util::stream::iter(begun).buffered(MOST_TOGETHER).collect::<Vec<_>>().await) };
+        match self.wait("making", "several requests", all) {
+            Ok(answers) => requests.iter().zip(answers).map(|(request, found)| self.end(request, found)).collect(),
+            Err(error) => requests.iter().map(|_| Err(error.clone())).collect(),
         }
     }
 
@@ -266,6 +313,28 @@ impl Store for RemoteStore {
             other => other,
         }
     }
+}
+
+/// Bytes, and where in their object they stand.
+type Ranged = (Bytes, Range<u64>);
+
+async fn get_whole(store: &dyn ObjectStore, path: &Path) -> object_store::Result<Ranged> {
+    let found = store.get(path).await?;
+    let length = found.meta.size;
+    Ok((found.bytes().await?, 0..length))
+}
+
+async fn get_range(store: &dyn ObjectStore, path: &Path, range: Range<u64>) -> object_store::Result<Ranged> {
+    let found = store.get_opts(path, GetOptions::new().with_range(Some(range))).await?;
+    let given = found.range.clone();
+    Ok((found.bytes().await?, given))
+}
+
+fn options(mode: PutMode) -> PutOptions {
+    PutOptions::from(match mode {
+        PutMode::Create => object_store::PutMode::Create,
+        PutMode::Overwrite => object_store::PutMode::Overwrite,
+    })
 }
 
 fn parse(name: &str) -> Result<Path> {
@@ -332,6 +401,31 @@ mod tests {
         store.delete("a/b~20").unwrap();
         store.delete("a/b~20").unwrap();
         assert_eq!(store.get("a/b~20").unwrap_err().kind(), ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn requests_made_together_are_answered_in_their_order_each_with_its_own_error() {
+        let store = store();
+        store.put("a", Bytes::from_static(b"0123"), PutMode::Create).unwrap();
+        let ranged = |range| Request::GetRange("a".into(), range);
+        let answers = store.together(vec![
+            Request::Get("a".into()),
+            Request::Get("missing".into()),
+            ranged(1..3),
+            ranged(2..5),
+            ranged(4..4),
+            Request::Put("a".into(), Bytes::new(), PutMode::Create),
+            Request::Put("b".into(), Bytes::from_static(b"b"), PutMode::Create),
+        ]);
+        let found: Vec<_> = answers.into_iter().map(|answer| answer.map_err(|error| error.kind())).collect();
+        let bytes = |text: &'static str| Ok(Bytes::from_static(text.as_bytes()));
+        let (missing, short) = (Err(ErrorKind::NotFound), Err(ErrorKind::Corruption));
+        let taken = Err(ErrorKind::AlreadyExists);
+        assert_eq!(found, [bytes("0123"), missing, bytes("12"), short, bytes(""), taken, bytes("")]);
+        assert_eq!(store.get("b").unwrap(), "b");
+        let bad = store.together(vec![Request::Get("../x".into()), Request::Get("b".into())]);
+        assert_eq!(bad[0].as_ref().unwrap_err().kind(), ErrorKind::InvalidArgument);
+        assert_eq!(bad[1].as_ref().unwrap(), "b");
     }
 
     #[test]
