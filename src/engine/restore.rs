@@ -165,13 +165,15 @@ fn parents_of(
         let prefetched = inner.prefetched.lock();
         parts.iter().map(|(part, _)| prefetched.manifest(part)).collect()
     };
-    let missing: Vec<_> = parts.iter().zip(&manifests).filter(|(_, found)| found.is_none()).map(|((p, _), _)| *p).collect();
+    let missing: Vec<_> =
+        parts.iter().zip(&manifests).filter(|(_, found)| found.is_none()).map(|((p, _), _)| *p).collect();
     let mut read = read_parts(&*inner.store, &missing).into_iter();
     for slot in manifests.iter_mut().filter(|found| found.is_none()) {
         *slot = read.next().transpose().map_err(|e| e.context(format!("restoring checkpoint {}", checkpoint.id())))?;
     }
     let found = parts.into_iter().zip(manifests).map(|((part, clip), manifest)| {
-        let manifest = manifest.ok_or_else(|| Error::internal(format!("manifest `{}` wasn't read", part.manifest.name)))?;
+        let manifest =
+            manifest.ok_or_else(|| Error::internal(format!("manifest `{}` wasn't read", part.manifest.name)))?;
         check_sequences(&manifest, &part.manifest.name)
             .map_err(|e| e.context(format!("restoring checkpoint {}", checkpoint.id())))?;
         Ok((manifest, clip))

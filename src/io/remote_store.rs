@@ -134,7 +134,8 @@ impl RemoteStore {
         Ok(match request.clone() {
             Request::Put(name, bytes, mode) => {
                 let path = parse(&name)?;
-                async move { inner.put_opts(&path, bytes.into(), options(mode)).await.map(|_| Ranged::default()) }.boxed()
+                async move { inner.put_opts(&path, bytes.into(), options(mode)).await.map(|_| Ranged::default()) }
+                    .boxed()
             }
             Request::Get(name) => {
                 let path = parse(&name)?;
@@ -272,7 +273,8 @@ impl Store for RemoteStore {
             // One that can't be made must not keep the others from being made.
             _ => return requests.into_iter().map(|request| answer(self, request)).collect(),
         };
-        let all = async move { Ok(futures_util::stream::iter(begun).buffered(MOST_TOGETHER).collect::<Vec<_>>().await) };
+        let all =
+            async move { Ok(futures_util::stream::iter(begun).buffered(MOST_TOGETHER).collect::<Vec<_>>().await) };
         match self.wait("making", "several requests", all) {
             Ok(answers) => requests.iter().zip(answers).map(|(request, found)| self.end(request, found)).collect(),
             Err(error) => requests.iter().map(|_| Err(error.clone())).collect(),

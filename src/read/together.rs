@@ -20,6 +20,9 @@ use crate::segment::tail::{Needs, Piece};
 /// From knowing nothing of a segment: its end, an index partition that the end doesn't hold, a block.
 const MOST_ROUNDS: usize = 3;
 
+/// Segments of a run that a scan begins in: its first keys may lie at the end of one.
+const WALK_SEGMENTS: usize = 2;
+
 impl Tree {
     /// Fetches what a point read of `key` needs from the run numbered `from` on. With `all`, the older runs count even
     /// below one that almost certainly has a record.
@@ -34,28 +37,26 @@ impl Tree {
         });
     }
 
-    /// Fetches what the first step of a scan of `range` needs, within `prefix` if it has one. Does nothing where no
+    /// Fetches what the first steps of a scan of `range` need, within `prefix` if it has one. Does nothing where no
     /// segment lies in a store.
     pub fn fetch_for_scan(&self, range: &KeyRange, prefix: Option<&[u8]>, direction: Direction) {
         if !self.has_stored() {
             return;
         }
-        let first = |open: &OpenRun| match direction {
-            Direction::Forward => open.run.overlapping(range).next(),
-            Direction::Backward => open.run.overlapping(range).next_back(),
+        let begin = |open: &OpenRun| -> Vec<usize> {
+            let overlapping = open.run.overlapping(range);
+            match direction {
+                Direction::Forward => overlapping.take(WALK_SEGMENTS).collect(),
+                Direction::Backward => overlapping.rev().take(WALK_SEGMENTS).collect(),
+            }
         };
         self.fetch(true, |visit| {
-            for open in self.runs().iter() {
-                let Some((segment, r)) = first(open).and_then(|at| Some((open.segments.get(at)?, open.run.refs().get(at)?)))
-                else {
-                    continue;
-                };
-                let within = range.intersect(r.range());
-                let edge = match direction {
-                    Direction::Forward => within.start,
-                    Direction::Backward => within.end.unwrap_or_else(|| vec![0xFF; 2]),
-                };
-                visit(segment, segment.needs_of_walk(&edge, prefix));
+            for open in self.runs() {
+                for at in begin(open) {
+                    if let (Some(segment), Some(r)) = (open.segments.get(at), open.run.refs().get(at)) {
+                        visit(segment, segment.needs_of_walk(&range.intersect(r.range()), direction, prefix));
+                    }
+                }
             }
         });
     }
@@ -77,7 +78,8 @@ impl Tree {
                 likely && !all
             });
             // A file may have arrived meanwhile.
-            let objects = wanted.iter().filter_map(|(segment, piece)| Some((segment.source().object()?, segment, piece)));
+            let objects =
+                wanted.iter().filter_map(|(segment, piece)| Some((segment.source().object()?, segment, piece)));
             let objects: Vec<_> = objects.collect();
             if objects.is_empty() {
                 return;

@@ -10,6 +10,8 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use crate::Result;
+use crate::base::cursor::Direction;
+use crate::base::key::KeyRange;
 use crate::block::forward::Forward;
 use crate::version::segment_meta::{BlockHandle, SegmentMeta};
 
@@ -25,6 +27,10 @@ const INDEX_SHARE: u64 = 128;
 
 /// Bytes of a top-level index, about, and what is read at least.
 const TOP_BYTES: u64 = 4 << 10;
+
+/// Blocks of one segment that a walk asks for before its first step, and their bytes.
+const WALK_BLOCKS: usize = 16;
+const WALK_BYTES: u32 = 32 << 10;
 
 /// Something of a segment that isn't in memory.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -85,17 +91,61 @@ impl Segment {
         Ok(needs)
     }
 
-    /// What a walk needs that begins at `edge`, and with `prefix` also what [`Segment::prefix_delete`] needs.
+    /// What the first steps of a walk through `range`, which overlaps the segment, need; and with `prefix` also what
+    /// [`Segment::prefix_delete`] needs.
     ///
     /// # Errors
     /// Corruption of what is in memory.
-    pub fn needs_of_walk(&self, edge: &[u8], prefix: Option<&[u8]>) -> Result<Needs> {
+    pub fn needs_of_walk(&self, range: &KeyRange, direction: Direction, prefix: Option<&[u8]>) -> Result<Needs> {
         let mut needs = Needs::default();
         if let Some(prefix) = prefix {
             self.add_prefix_delete(prefix, &mut needs)?;
         }
-        self.add(edge, None, &mut needs)?;
+        match (direction, &range.end) {
+            (Direction::Backward, Some(end)) => drop(self.add(end, None, &mut needs)?),
+            (Direction::Backward, None) => drop(self.add(&[0xFF; 3], None, &mut needs)?),
+            (Direction::Forward, end) => self.add_from(&range.start, end.as_deref(), &mut needs)?,
+        }
         Ok(needs)
+    }
+
+    /// Adds the blocks in which a walk from `start` to `end` begins: with most groups of entries, all that it goes through.
+    fn add_from(&self, start: &[u8], end: Option<&[u8]>, needs: &mut Needs) -> Result<()> {
+        let top_handle = self.meta().top_index;
+        let Some(top) = resident(self.top(Access::Resident))? else {
+            push(needs, Piece::Tail(tail_range(self.meta())));
+            return Ok(());
+        };
+        let mut partitions = Forward::floor(top, start).map_err(|e| self.at(e, top_handle))?;
+        let (mut blocks, mut bytes) = (0, 0);
+        while let Some(entry) = partitions.record() {
+            let handle = index::decode_partition(entry.value).map_err(|e| self.at(e, top_handle))?.index;
+            if blocks > 0 && end.is_some_and(|end| entry.key >= end) {
+                return Ok(());
+            }
+            let Some(index) = resident(self.block(handle, Access::Resident))? else {
+                push(needs, Piece::Block(handle));
+                return Ok(());
+            };
+            let mut entries = Forward::floor(index, start).map_err(|e| self.at(e, handle))?;
+            while let Some(entry) = entries.record() {
+                if blocks == WALK_BLOCKS
+                    || bytes >= WALK_BYTES
+                    || (blocks > 0 && end.is_some_and(|end| entry.key >= end))
+                {
+                    return Ok(());
+                }
+                let block = index::decode_handle(entry.value).map_err(|e| self.at(e, handle))?;
+                if resident(self.load(block, Access::Resident))?.is_none() {
+                    push(needs, Piece::Block(block));
+                }
+                blocks += 1;
+                bytes += block.length_bytes;
+                entries.advance().map_err(|e| self.at(e, handle))?;
+            }
+            partitions.advance().map_err(|e| self.at(e, top_handle))?;
+        }
+        Ok(())
     }
 
     fn add_prefix_delete(&self, prefix: &[u8], needs: &mut Needs) -> Result<()> {
@@ -115,7 +165,9 @@ impl Segment {
         let Some(partition) = partition else { return Ok(false) };
         let passes = match hash {
             Some(hash) => match resident(self.load(partition.filter, Access::Resident))? {
-                Some(filter) => Some(Filter::parse(&filter).map_err(|e| self.at(e, partition.filter))?.may_contain(hash)),
+                Some(filter) => {
+                    Some(Filter::parse(&filter).map_err(|e| self.at(e, partition.filter))?.may_contain(hash))
+                }
                 None => None,
             },
             None => None,

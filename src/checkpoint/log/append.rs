@@ -293,7 +293,12 @@ impl RootLog {
 
     /// Whether an entry just created right behind `before` was created at the end of the log. False when that can't be
     /// told from here.
-    fn follows(&self, before: Option<&Known>, companion: &mut dyn Companion, theirs: Vec<Result<Bytes>>) -> Result<bool> {
+    fn follows(
+        &self,
+        before: Option<&Known>,
+        companion: &mut dyn Companion,
+        theirs: Vec<Result<Bytes>>,
+    ) -> Result<bool> {
         let theirs = companion.with_look(theirs);
         let Some(before) = before else {
             companion.end(self.store.together(theirs));

@@ -203,7 +203,8 @@ impl LineageState {
         self.pins.retain(|pin| pin.restored_by.is_none());
         let newest = self.latest().filter(|_| restores).map(|newest| newest.id);
         // A user's pin of that name, odd as it would be, stays what it is; the restore then says so.
-        let pin = newest.map(|id| Pin::of_restore(epoch, id)).filter(|pin| self.pins.iter().all(|p| p.name != pin.name));
+        let pin =
+            newest.map(|id| Pin::of_restore(epoch, id)).filter(|pin| self.pins.iter().all(|p| p.name != pin.name));
         self.pins.extend(pin);
         self.pins.sort_by(|a, b| a.name.cmp(&b.name));
         Action::Claim { epoch }
