@@ -4,17 +4,18 @@
 //! the calling thread waits on a channel. So it doesn't matter whether the caller is inside some runtime itself, and
 //! dropping the store leaves its threads to end on their own.
 
+use std::collections::VecDeque;
 use std::future::Future;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::mpsc::RecvTimeoutError;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::future::BoxFuture;
 use futures_util::{FutureExt, StreamExt, TryStreamExt};
 use object_store::path::Path;
-use object_store::{GetOptions, ObjectStore, ObjectStoreExt, PutOptions, PutPayload};
+use object_store::{GetOptions, MultipartUpload, ObjectStore, ObjectStoreExt, PutOptions, PutPayload};
 
 use super::names;
 use super::store::{ObjectEntry, PutMode, Request, Store, answer};
@@ -23,8 +24,14 @@ use crate::{Error, ErrorKind, Result};
 /// Threads that drive requests; they hardly compute.
 const RUNTIME_THREADS: usize = 2;
 
-/// Objects from this length on go up in parts of it (S3: at least 5 MiB, at most 10,000 parts).
-const PART_BYTES: usize = 16 << 20;
+/// Objects from this length on go up in parts: below, the two or three further requests cost more than they save.
+const IN_PARTS_FROM_BYTES: usize = 16 << 20;
+
+/// Length of a part (S3: at least 5 MiB, at most 10,000 parts).
+const PART_BYTES: usize = 8 << 20;
+
+/// Parts of one object that are on their way at one time.
+const PARTS_AT_A_TIME: usize = 2;
 
 /// Requests of one call that are under way at one time.
 const MOST_TOGETHER: usize = 64;
@@ -37,10 +44,17 @@ const REQUEST_DEADLINE: Duration = Duration::from_secs(600);
 pub struct RemoteStore {
     inner: Arc<dyn ObjectStore>,
     url: String,
+    in_parts_from_bytes: usize,
     part_bytes: usize,
     deadline: Duration,
     /// `None` only while being dropped.
     runtime: Option<tokio::runtime::Runtime>,
+}
+
+/// A request that our threads are at.
+struct UnderWay<T> {
+    receiver: Receiver<object_store::Result<T>>,
+    request: tokio::task::JoinHandle<()>,
 }
 
 impl std::fmt::Debug for RemoteStore {
@@ -62,7 +76,8 @@ impl RemoteStore {
             .enable_all()
             .build()
             .map_err(|e| Error::with_source(ErrorKind::ResourceExhausted, format!("threads for `{url}`"), e))?;
-        Ok(Self { inner, url, part_bytes: PART_BYTES, deadline: REQUEST_DEADLINE, runtime: Some(runtime) })
+        let (in_parts_from_bytes, part_bytes) = (IN_PARTS_FROM_BYTES, PART_BYTES);
+        Ok(Self { inner, url, in_parts_from_bytes, part_bytes, deadline: REQUEST_DEADLINE, runtime: Some(runtime) })
     }
 
     /// Runs `future` on our threads and waits for it here, up to the deadline.
@@ -72,6 +87,14 @@ impl RemoteStore {
         name: &str,
         future: impl Future<Output = object_store::Result<T>> + Send + 'static,
     ) -> Result<T> {
+        self.answer(doing, name, self.start(future)?)
+    }
+
+    /// Runs `future` on our threads.
+    fn start<T: Send + 'static>(
+        &self,
+        future: impl Future<Output = object_store::Result<T>> + Send + 'static,
+    ) -> Result<UnderWay<T>> {
         let Some(runtime) = &self.runtime else {
             return Err(Error::new(ErrorKind::Closed, format!("store `{}`", self.url)));
         };
@@ -79,6 +102,12 @@ impl RemoteStore {
         let request = runtime.spawn(async move {
             let _ = sender.send(future.await);
         });
+        Ok(UnderWay { receiver, request })
+    }
+
+    /// Waits for what was started, up to the deadline.
+    fn answer<T>(&self, doing: &str, name: &str, started: UnderWay<T>) -> Result<T> {
+        let UnderWay { receiver, request } = started;
         match receiver.recv_timeout(self.deadline) {
             Ok(result) => result.map_err(|e| self.failed(doing, name, &e)),
             Err(RecvTimeoutError::Timeout) => {
@@ -172,25 +201,42 @@ impl RemoteStore {
         if bytes.len() as u64 == range.end { Ok(bytes) } else { Err(self.short(name, &range, bytes.len())) }
     }
 
+    /// Sends `first` and all of `chunks` in parts, a few at a time, and counts their bytes in `sent`.
+    fn send_parts(
+        &self,
+        name: &str,
+        upload: &mut dyn MultipartUpload,
+        mut first: Bytes,
+        chunks: &mut dyn Iterator<Item = Result<Bytes>>,
+        sent: &mut u64,
+    ) -> Result<()> {
+        let mut under_way = VecDeque::new();
+        loop {
+            let part = match first.is_empty() {
+                true => fill(chunks, self.part_bytes)?,
+                false => first.split_to(self.part_bytes.min(first.len())),
+            };
+            let ended = part.is_empty();
+            if !ended {
+                *sent += part.len() as u64;
+                under_way.push_back(self.start(upload.put_part(PutPayload::from(part)))?);
+            }
+            while under_way.len() >= if ended { 1 } else { PARTS_AT_A_TIME } {
+                if let Some(part) = under_way.pop_front() {
+                    self.answer("uploading a part of", name, part)?;
+                }
+            }
+            if ended {
+                return Ok(());
+            }
+        }
+    }
+
     fn put_parts(&self, name: &str, first: Bytes, chunks: &mut dyn Iterator<Item = Result<Bytes>>) -> Result<()> {
         let (inner, path) = (self.inner.clone(), parse(name)?);
         let mut upload = self.wait("starting upload of", name, async move { inner.put_multipart(&path).await })?;
         let mut sent = 0;
-        let mut next = first;
-        let uploaded = loop {
-            if next.is_empty() {
-                break Ok(());
-            }
-            sent += next.len() as u64;
-            let part = upload.put_part(PutPayload::from(next));
-            if let Err(error) = self.wait("uploading a part of", name, part) {
-                break Err(error);
-            }
-            match fill(chunks, self.part_bytes) {
-                Ok(part) => next = part,
-                Err(error) => break Err(error),
-            }
-        };
+        let uploaded = self.send_parts(name, upload.as_mut(), first, chunks, &mut sent);
         let finished = self.wait("completing", name, async move {
             match uploaded {
                 Ok(()) => upload.complete().await.map(|_| Ok(())),
@@ -233,8 +279,8 @@ impl Store for RemoteStore {
     /// suffices for names that only one writer can choose.
     fn put_stream(&self, name: &str, chunks: &mut dyn Iterator<Item = Result<Bytes>>, mode: PutMode) -> Result<()> {
         names::check_name(name)?;
-        let first = fill(chunks, self.part_bytes)?;
-        if first.len() < self.part_bytes {
+        let first = fill(chunks, self.in_parts_from_bytes)?;
+        if first.len() < self.in_parts_from_bytes {
             return self.put(name, first, mode);
         }
         if mode == PutMode::Create {
@@ -381,7 +427,7 @@ mod tests {
 
     fn store() -> RemoteStore {
         let mut store = RemoteStore::new(Arc::new(InMemory::new()), "memory:///").unwrap();
-        store.part_bytes = 8;
+        (store.in_parts_from_bytes, store.part_bytes) = (8, 8);
         store
     }
 
@@ -442,7 +488,8 @@ mod tests {
         assert_eq!(store.list("").unwrap().len(), 1);
     }
 
-    /// Answers "200" to uploads in parts that it throws away, ignores ranges, and never answers who asks for `hangs`.
+    /// Answers "200" to uploads in parts that it throws away, those of `in-pairs` only when two are under way; ignores ranges, and
+    /// never answers who asks for `hangs`.
     #[derive(Debug)]
     struct Liar(InMemory);
 
@@ -453,12 +500,20 @@ mod tests {
     }
 
     #[derive(Debug)]
-    struct Discarded;
+    struct Discarded {
+        in_pairs: Option<Arc<std::sync::Barrier>>,
+    }
 
     #[async_trait::async_trait]
     impl object_store::MultipartUpload for Discarded {
         fn put_part(&mut self, _: PutPayload) -> object_store::UploadPart {
-            Box::pin(async { Ok(()) })
+            let pair = self.in_pairs.clone();
+            Box::pin(async move {
+                if let Some(pair) = pair {
+                    pair.wait();
+                }
+                Ok(())
+            })
         }
 
         async fn complete(&mut self) -> object_store::Result<object_store::PutResult> {
@@ -483,10 +538,11 @@ mod tests {
 
         async fn put_multipart_opts(
             &self,
-            _: &Path,
+            path: &Path,
             _: object_store::PutMultipartOptions,
         ) -> object_store::Result<Box<dyn object_store::MultipartUpload>> {
-            Ok(Box::new(Discarded))
+            let in_pairs = (path.as_ref() == "in-pairs").then(|| Arc::new(std::sync::Barrier::new(2)));
+            Ok(Box::new(Discarded { in_pairs }))
         }
 
         async fn get_opts(
@@ -532,7 +588,7 @@ mod tests {
     #[test]
     fn replay_19_arrow_rs_object_store_122_690_a_200_that_isnt_and_a_range_that_isnt() {
         let mut store = RemoteStore::new(Arc::new(Liar(InMemory::new())), "liar://").unwrap();
-        store.part_bytes = 8;
+        (store.in_parts_from_bytes, store.part_bytes) = (8, 8);
         let mut chunks = (0..10_u8).map(|i| Ok(Bytes::from(vec![i; 3])));
         let error = store.put_stream("x", &mut chunks, PutMode::Overwrite).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NotFound, "no commit: {error}");
@@ -540,6 +596,16 @@ mod tests {
         for range in [0..2, 1..3] {
             assert_eq!(store.get_range("y", range).unwrap_err().kind(), ErrorKind::Corruption, "no wrong bytes");
         }
+    }
+
+    #[test]
+    fn two_parts_of_an_upload_are_on_their_way_at_one_time() {
+        let mut store = RemoteStore::new(Arc::new(Liar(InMemory::new())), "liar://").unwrap();
+        (store.in_parts_from_bytes, store.part_bytes) = (16, 8);
+        store.deadline = Duration::from_secs(30);
+        let mut chunks = (0..8_u8).map(|i| Ok(Bytes::from(vec![i; 8])));
+        let error = store.put_stream("in-pairs", &mut chunks, PutMode::Overwrite).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotFound, "thrown away, but sent: {error}");
     }
 
     #[test]
