@@ -16,15 +16,18 @@ use highwater::io::store::{ObjectEntry, PutMode, Request, Store};
 use highwater::*;
 use parking_lot::Mutex;
 
+/// Operation, object, and bytes of a range.
+type Asked = (&'static str, String, u64);
+
 /// A store whose clock ticks once for each request, or for all those that are made together.
 #[derive(Debug, Default)]
 struct Rounds {
     inner: Arc<MemoryStore>,
-    seen: Mutex<Vec<Vec<(&'static str, String, u64)>>>,
+    seen: Mutex<Vec<Vec<Asked>>>,
 }
 
 impl Rounds {
-    fn tick(&self, requests: Vec<(&'static str, String, u64)>) {
+    fn tick(&self, requests: Vec<Asked>) {
         self.seen.lock().push(requests);
     }
 
@@ -33,7 +36,7 @@ impl Rounds {
     }
 
     /// What was asked for since the last call.
-    fn take(&self) -> Vec<Vec<(&'static str, String, u64)>> {
+    fn take(&self) -> Vec<Vec<Asked>> {
         std::mem::take(&mut self.seen.lock())
     }
 }
@@ -152,11 +155,11 @@ impl Task {
     }
 
     fn write(&mut self, key: u32) {
-        self.values.put(&mut self.backend, &key, &value(key)).unwrap();
+        self.values.put(&mut self.backend, &key, value(key)).unwrap();
         if key.is_multiple_of(10) {
             for n in 0..IN_EACH {
-                self.entries.put(&mut self.backend, &key, &n, &(key + n)).unwrap();
-                self.lists.add(&mut self.backend, &key, &(key + n)).unwrap();
+                self.entries.put(&mut self.backend, &key, &n, key + n).unwrap();
+                self.lists.add(&mut self.backend, &key, key + n).unwrap();
             }
         }
     }
