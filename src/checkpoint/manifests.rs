@@ -37,6 +37,9 @@ pub fn read_part(store: &dyn Store, part: &CheckpointPart) -> Result<Manifest> {
 /// Reads the manifests of several parts, all at once where the store can do that.
 #[must_use]
 pub fn read_parts(store: &dyn Store, parts: &[&CheckpointPart]) -> Vec<Result<Manifest>> {
+    if parts.is_empty() {
+        return Vec::new();
+    }
     let requests = parts.iter().map(|part| Request::Get(part.manifest.name.clone())).collect();
     let answers = store.together(requests);
     parts.iter().zip(answers).map(|(part, answer)| check_part(&answer?, part)).collect()

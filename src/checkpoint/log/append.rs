@@ -301,7 +301,8 @@ impl RootLog {
     ) -> Result<bool> {
         let theirs = companion.with_look(theirs);
         let Some(before) = before else {
-            companion.end(self.store.together(theirs));
+            let answers = if theirs.is_empty() { Vec::new() } else { self.store.together(theirs) };
+            companion.end(answers);
             return Ok(false);
         };
         let mut requests = vec![before.look()];
