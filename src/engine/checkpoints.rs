@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 
 use super::background::Shared;
+use super::prefetch::Prefetched;
 use super::room;
 use super::states::StateTable;
 use crate::base::ids::{CheckpointId, SegmentId, Sequence};
@@ -58,6 +59,8 @@ fn make_part(shared: &Shared, checkpoint: &PendingCheckpoint, tree: &Tree) -> Re
     if checkpoint.cancel.is_cancelled() {
         return Err(Error::new(ErrorKind::Aborted, format!("checkpoint {} was aborted", checkpoint.id)));
     }
+    // Whoever makes checkpoints was opened a while ago.
+    *shared.env.prefetched.lock() = Prefetched::default();
     let version = tree.version();
     let mut sent_bytes = 0;
     let mut names = HashMap::new();
