@@ -14,7 +14,7 @@ use crate::{Error, Result};
 
 use super::footer::{FOOTER_BYTES, Footer};
 use super::index;
-use super::partition::{Partitions, entry};
+use super::partition::{LONG_SEPARATOR_BYTES, Partitions, entry};
 use super::stats::{Counter, SegmentStats};
 
 /// How a segment is written.
@@ -244,9 +244,6 @@ fn write_partitions(file: &mut SealedWriter, partitions: Partitions, compression
     }
     file.append_block(&top.finish(), compression)
 }
-
-/// Separators from this length on are avoided.
-const LONG_SEPARATOR_BYTES: usize = 256;
 
 /// Bytes of buffer kept from block to block.
 const KEPT_BUFFER_BYTES: usize = 1 << 20;

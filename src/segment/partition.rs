@@ -10,9 +10,12 @@ use super::{filter, index};
 /// much more than a data block.
 const MAX_HASHES: usize = 8192;
 
-/// Entries below which a partition doesn't end for its size, so that long separators don't make the top-level index as
-/// long as what it leads to.
+/// Entries below which a partition of long separators doesn't end for its size, so that they don't make the top-level
+/// index as long as what it leads to.
 const LEAST_ENTRIES: usize = 8;
+
+/// Separators from this length on are long.
+pub(super) const LONG_SEPARATOR_BYTES: usize = 256;
 
 /// A partition to be written: index and filter for the same keys, and where they begin.
 pub(super) struct Finished {
@@ -83,7 +86,8 @@ impl Partitions {
         index::put_handle(&mut value, handle);
         self.index.add(&entry(separator, &value));
         self.index_entries += 1;
-        let full = self.index.len() >= self.target_bytes && self.index_entries >= LEAST_ENTRIES;
+        let long = self.index.len() > self.index_entries * LONG_SEPARATOR_BYTES;
+        let full = self.index.len() >= self.target_bytes && (self.index_entries >= LEAST_ENTRIES || !long);
         if full || self.hashes.len() >= MAX_HASHES {
             self.end_partition();
         }
