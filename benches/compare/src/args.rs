@@ -29,6 +29,9 @@ pub struct Args {
     /// Writes plots into this directory.
     #[arg(long)]
     pub plot: Option<PathBuf>,
+    /// Writes the measured part of this page (benches/RESULTS.md), and plots and rows into the folder `results` beside it.
+    #[arg(long)]
+    pub results: Option<PathBuf>,
     /// Part of the full sizes; with --quick 0.01 when not given.
     #[arg(long)]
     pub scale: Option<f64>,

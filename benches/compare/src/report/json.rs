@@ -17,17 +17,22 @@ pub fn of(rows: &[Row], notes: &[String]) -> Result<String> {
     }))?)
 }
 
-/// Processor, cores, memory and load.
+/// Load over one, five and fifteen minutes.
+pub fn load() -> String {
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    load.split_whitespace().take(3).collect::<Vec<_>>().join(" ")
+}
+
+/// Processor, cores and memory.
 pub fn machine() -> String {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-    let (cpu, memory, load) = (read("/proc/cpuinfo"), read("/proc/meminfo"), read("/proc/loadavg"));
+    let (cpu, memory) = (read("/proc/cpuinfo"), read("/proc/meminfo"));
     let field = |text: &str, name: &str| {
         let line = text.lines().find(|line| line.starts_with(name)).unwrap_or_default();
         line.split_once(':').map_or_else(String::new, |(_, value)| value.trim().to_owned())
     };
     let cores = std::thread::available_parallelism().map_or(0, std::num::NonZero::get);
-    let load = load.split_whitespace().take(3).collect::<Vec<_>>().join(" ");
-    format!("{}, {cores} cores, {} memory, load {load}", field(&cpu, "model name"), field(&memory, "MemTotal"))
+    format!("{}, {cores} cores, {} memory", field(&cpu, "model name"), field(&memory, "MemTotal"))
 }
 
 /// The commit that is checked out.

@@ -2,8 +2,10 @@
 
 pub mod json;
 pub mod plots;
+pub mod results;
 pub mod svg;
 pub mod table;
+pub mod targets;
 
 use std::time::Instant;
 
@@ -28,6 +30,8 @@ pub struct Remembered {
 #[derive(Debug)]
 pub struct Report {
     start: Instant,
+    /// The machine's load when it began.
+    pub load: String,
     /// Lines of the table.
     pub rows: Vec<Row>,
     /// What went wrong, or wasn't done.
@@ -39,7 +43,7 @@ pub struct Report {
 impl Report {
     /// An empty one.
     pub fn new() -> Self {
-        Self { start: Instant::now(), rows: Vec::new(), notes: Vec::new(), remembered: Vec::new() }
+        Self { start: Instant::now(), load: json::load(), rows: Vec::new(), notes: Vec::new(), remembered: Vec::new() }
     }
 
     /// Prints a line.
@@ -108,6 +112,9 @@ impl Report {
         }
         if let Some(directory) = &args.plot {
             plots::write(directory, &self.rows, &self.remembered)?;
+        }
+        if let Some(page) = &args.results {
+            results::write(page, self)?;
         }
         Ok(())
     }
