@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use crate::base::ids::Sequence;
-use crate::base::record::Record;
+use crate::base::record::{Kind, Record};
 use crate::base::short;
 use crate::{Error, ErrorKind, Result};
 
@@ -19,6 +19,9 @@ use super::sealed::SealedEpoch;
 
 /// A tick is so many bytes of a page written.
 const TICK_SHIFT: u32 = 14;
+
+/// Pages of the open epoch from which on deletes have pages of their own: a backend with little memory needs no further one.
+const PAGES_BEFORE_PARTING: usize = 8;
 
 /// What holds pages.
 #[derive(Debug)]
@@ -58,8 +61,8 @@ pub(super) struct Log {
     containers: Vec<Container>,
     free_containers: Vec<u32>,
     open: u32,
-    /// Page of the open epoch that is being filled.
-    filling: Option<u32>,
+    /// Pages of the open epoch that are being filled: that of values, that of deletes.
+    filling: [Option<u32>; 2],
     /// Container of the cache page that is being filled.
     cache_filling: Option<u32>,
     pub(super) pool: PagePool,
@@ -77,7 +80,7 @@ impl Log {
             containers: vec![Container::Open(Vec::new())],
             free_containers: Vec::new(),
             open: 0,
-            filling: None,
+            filling: [None; 2],
             cache_filling: None,
             pool,
             open_bytes: 0,
@@ -184,7 +187,8 @@ impl Log {
         let header = new.header();
         let size = header.size();
         let page_bytes = self.pool.page_bytes();
-        if let Some(index) = self.filling
+        let stream = self.stream_of(new.kind);
+        if let Some(index) = self.filling[stream]
             && let Container::Open(pages) = &mut self.containers[self.open as usize]
             && let page = &mut pages[index as usize]
             && page.used + size <= page_bytes
@@ -194,11 +198,19 @@ impl Log {
             self.ticks += u64::from(started_at >> TICK_SHIFT != (started_at + size) >> TICK_SHIFT);
             return Ok(location);
         }
-        self.append_to_new_page(&header, new)
+        self.append_to_new_page(&header, new, stream)
+    }
+
+    /// Deletes have pages of their own in an epoch that isn't small: they stay until the epoch is flushed, where values
+    /// that die in it leave nothing, and one of them would keep a page of the dead in memory.
+    #[inline]
+    fn stream_of(&self, kind: Kind) -> usize {
+        let is_delete = matches!(kind, Kind::Delete | Kind::PrefixDelete);
+        usize::from(is_delete && self.open_bytes >= (PAGES_BEFORE_PARTING * self.pool.page_bytes()) as u64)
     }
 
     #[cold]
-    fn append_to_new_page(&mut self, header: &Header, new: &NewRecord<'_>) -> Result<Location> {
+    fn append_to_new_page(&mut self, header: &Header, new: &NewRecord<'_>, stream: usize) -> Result<Location> {
         let size = header.size();
         let mut page = self.pool.take(size, Memory::Asked)?;
         let open = self.open;
@@ -208,8 +220,9 @@ impl Log {
         self.pages_taken += 1;
         self.ticks += 1;
         // A record that fills most of a page of its own leaves the page before it open.
-        if size <= self.pool.page_bytes() / 2 || self.filling.is_none() && size <= self.pool.page_bytes() {
-            self.filling = Some(index);
+        let filling = &mut self.filling[stream];
+        if size <= self.pool.page_bytes() / 2 || filling.is_none() && size <= self.pool.page_bytes() {
+            *filling = Some(index);
         }
         let location = write_into(&mut page, header, new);
         if let Container::Open(pages) = &mut self.containers[open as usize] {
@@ -280,13 +293,14 @@ impl Log {
         if page.live > 0 {
             return;
         }
-        if self.filling == Some(entry.index) {
+        if self.filling.contains(&Some(entry.index)) {
             page.used = 0;
             return;
         }
         let page = pages.swap_remove(entry.index as usize);
-        if self.filling == Some(pages.len() as u32) {
-            self.filling = Some(entry.index);
+        let last = Some(pages.len() as u32);
+        for filling in self.filling.iter_mut().filter(|filling| **filling == last) {
+            *filling = Some(entry.index);
         }
         if let Some(moved) = pages.get(entry.index as usize) {
             self.table.moved(moved.id, entry.index);
@@ -307,7 +321,7 @@ impl Log {
         self.containers[sealed as usize] = Container::Sealed(epoch.clone());
         self.open = self.new_container();
         self.containers[self.open as usize] = Container::Open(Vec::new());
-        self.filling = None;
+        self.filling = [None; 2];
         self.open_bytes = 0;
         (epoch, sealed)
     }
