@@ -257,6 +257,8 @@ pub(super) struct Groups {
     free: Vec<u32>,
     /// Members added and removed so far.
     changes: u64,
+    /// Members of all groups.
+    members: usize,
     used_bytes: u64,
     reservation: Reservation,
 }
@@ -268,6 +270,7 @@ impl Groups {
             slab: Slab::default(),
             free: Vec::new(),
             changes: 0,
+            members: 0,
             used_bytes: 0,
             reservation: budget.force(Purpose::Index, 0),
         }
@@ -281,6 +284,11 @@ impl Groups {
     #[inline]
     pub(super) fn changes(&self) -> u64 {
         self.changes + self.index.changes()
+    }
+
+    /// Members of all groups.
+    pub(super) fn members(&self) -> usize {
+        self.members
     }
 
     pub(super) fn size_bytes(&self) -> u64 {
@@ -332,6 +340,7 @@ impl Groups {
 
     pub(super) fn insert_member(&mut self, log: &Log, id: u32, user_key: &[u8], location: Location) {
         self.changes += 1;
+        self.members += 1;
         let members = &mut self.slab.get_mut(id).members;
         let before = members.size_bytes();
         members.insert(log, user_key, Slot::new(0, location));
@@ -348,6 +357,7 @@ impl Groups {
             *members = Members::Small(Vec::new());
         }
         let after = members.size_bytes();
+        self.members -= 1;
         self.recharge(before, after);
         Some(removed)
     }
@@ -356,6 +366,7 @@ impl Groups {
     pub(super) fn take_members(&mut self, id: u32) -> Members {
         self.changes += 1;
         let taken = std::mem::replace(&mut self.slab.get_mut(id).members, Members::Small(Vec::new()));
+        self.members -= taken.len();
         self.refund(taken.size_bytes());
         taken
     }

@@ -70,6 +70,9 @@ pub(super) struct Log {
     pages_taken: u64,
     ticks: u64,
     clean_cache_bytes: u64,
+    clean_pages: usize,
+    /// Records in clean pages, those that nothing leads to included.
+    clean_records: u64,
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "pages are at most 2^19, containers fewer, offsets below 2^18")]
@@ -87,6 +90,8 @@ impl Log {
             pages_taken: 0,
             ticks: 0,
             clean_cache_bytes: 0,
+            clean_pages: 0,
+            clean_records: 0,
         }
     }
 
@@ -107,6 +112,23 @@ impl Log {
 
     pub(super) fn cache_bytes(&self) -> u64 {
         self.clean_cache_bytes
+    }
+
+    #[inline]
+    pub(super) fn clean_records(&self) -> u64 {
+        self.clean_records
+    }
+
+    pub(super) fn clean_pages(&self) -> usize {
+        self.clean_pages
+    }
+
+    /// The epoch in `container` has become clean.
+    pub(super) fn note_clean(&mut self, container: u32) {
+        let Some(epoch) = self.epoch(container) else { return };
+        let (records, pages) = (epoch.record_count(), epoch.pages.len());
+        self.clean_records += records;
+        self.clean_pages += pages;
     }
 
     /// The bytes of the page in which `location` lies.
@@ -245,6 +267,7 @@ impl Log {
             && let Some(page) = pages.first_mut()
             && page.used + size <= page_bytes
         {
+            self.clean_records += 1;
             return Ok((write_into(page, &header, new), None));
         }
         let mut page = self.pool.take(size, memory)?;
@@ -253,6 +276,8 @@ impl Log {
             self.free_containers.push(container);
             return Err(full);
         }
+        self.clean_records += 1;
+        self.clean_pages += 1;
         self.clean_cache_bytes += page.bytes().len() as u64;
         let location = write_into(&mut page, &header, new);
         self.containers[container as usize] = Container::Cache(vec![page]);
@@ -340,8 +365,11 @@ impl Log {
     /// Lets go of page `index` of a container from which nothing in the index leads there any more.
     /// Its memory goes to the pool at once, unless somebody else holds the epoch.
     pub(super) fn release_page(&mut self, container: u32, index: usize) {
-        let Some(id) = self.containers[container as usize].pages().get(index).map(|p| p.id) else { return };
+        let Some(page) = self.containers[container as usize].pages().get(index) else { return };
+        let (id, records) = (page.id, page.live as u64);
         self.table.forget(id);
+        self.clean_records -= records;
+        self.clean_pages -= 1;
         let page = match &mut self.containers[container as usize] {
             Container::Sealed(epoch) => Arc::get_mut(epoch).and_then(|epoch| epoch.take_page(index)),
             Container::Cache(pages) => pages.pop(),
