@@ -122,7 +122,7 @@ impl Memtable {
     #[must_use]
     pub fn is_untidy(&self) -> bool {
         let entries = (self.singles.len() + self.groups.members()) as u64;
-        self.log.clean_records() > entries * 3 / 2 && self.log.clean_pages() > TIDY_PAGES
+        self.log.clean_records() > entries * 2 && self.log.clean_pages() > TIDY_PAGES
     }
 
     /// Goes through about `bytes` of clean pages, as [`Memtable::evict_step`] does, but evicts no value: those that
@@ -182,7 +182,9 @@ impl Memtable {
             let pages = self.log.pages_of(container);
             let header = Header::read(pages[page].bytes(), at);
             let location = Location::new(pages[page].id, at);
-            if !header.is_dead() && !self.evict_record(location, &header, survivors) {
+            // A view may see what the index leads past.
+            let is_gone = header.is_dead() || self.views.is_empty() && self.log.is_gone(location);
+            if !is_gone && !self.evict_record(location, &header, survivors) {
                 break;
             }
             at += header.size();

@@ -12,6 +12,7 @@ use smallvec::SmallVec;
 use crate::base::checksum;
 use crate::base::cursor::Direction;
 use crate::base::ids::Sequence;
+use crate::base::short;
 use crate::cache::budget::{Budget, Purpose, Reservation};
 use crate::io::memory::Slabs;
 
@@ -22,6 +23,8 @@ use super::sorted::{Sorted, SortedIter};
 
 /// Members that need no memory beside the group's own: lists have one or two chunks more often than not.
 const INLINE_MEMBERS: usize = 2;
+/// Room for so many is made at a time in a vector.
+const MORE_MEMBERS: usize = 4;
 /// Members up to which a group is a vector.
 const SMALL_MEMBERS: usize = 32;
 /// The accounts of small allocations are settled with the budget in steps of this many bytes.
@@ -47,15 +50,21 @@ fn head_of(user_key: &[u8]) -> u64 {
     u64::from_be_bytes(head)
 }
 
-impl Member {
-    fn order(&self, log: &Log, head: u64, user_key: &[u8]) -> Ordering {
-        self.head.cmp(&head).then_with(|| log.user_key(self.slot.get().location()).cmp(user_key))
-    }
-}
-
 fn search(members: &[Member], log: &Log, user_key: &[u8]) -> Result<usize, usize> {
     let head = head_of(user_key);
-    members.binary_search_by(|member| member.order(log, head, user_key))
+    // All heads, in place of a binary search: there are few, and the cache misses of this loop overlap.
+    let below: usize = members.iter().map(|member| usize::from(member.head < head)).sum();
+    for (at, member) in members.iter().enumerate().skip(below) {
+        if member.head != head {
+            return Err(at);
+        }
+        match log.user_key(member.slot.get().location()).cmp(user_key) {
+            Ordering::Less => {}
+            Ordering::Equal => return Ok(at),
+            Ordering::Greater => return Err(at),
+        }
+    }
+    Err(members.len())
 }
 
 impl Members {
@@ -78,6 +87,9 @@ impl Members {
         match self {
             Self::Small(members) if members.len() < SMALL_MEMBERS => {
                 let (Ok(at) | Err(at)) = search(members, log, user_key);
+                if members.len() == members.capacity() {
+                    members.reserve_exact(MORE_MEMBERS);
+                }
                 members.insert(at, Member { head: head_of(user_key), slot: Cell::new(slot) });
             }
             Self::Small(members) => {
@@ -306,7 +318,7 @@ impl Groups {
     /// As [`Groups::find`], the prefix's hash known.
     #[inline]
     pub(super) fn find_hashed(&self, hash: u64, prefix: &[u8]) -> Option<u32> {
-        let is = |id: Location| *self.slab.get(id.id()).prefix == *prefix;
+        let is = |id: Location| short::equal(&self.slab.get(id.id()).prefix, prefix);
         self.index.find(hash, is).map(|slot| slot.get().location().id())
     }
 

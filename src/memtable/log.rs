@@ -200,6 +200,22 @@ impl Log {
         self.is_open(location).then(|| (self.table.bytes_mut(location), location.offset()))
     }
 
+    /// Notes that the index has stopped leading to the record at `location`, so that eviction needn't ask it. A record of the
+    /// open epoch is left alone.
+    #[inline]
+    pub(super) fn mark_gone(&mut self, location: Location) {
+        if !self.is_open(location) {
+            let pool = &self.pool;
+            self.table.mark_gone(location, |bytes| pool.reserve_beside(bytes));
+        }
+    }
+
+    /// True when it is known that the index doesn't lead to the record at `location`.
+    #[inline]
+    pub(super) fn is_gone(&self, location: Location) -> bool {
+        self.table.is_gone(location)
+    }
+
     /// Appends to the open epoch.
     ///
     /// # Errors

@@ -121,6 +121,11 @@ impl PagePool {
         Ok(Page { bytes, used: 0, live: 0, id: 0, reservation })
     }
 
+    /// Memory for what is kept of the pages beside them.
+    pub(super) fn reserve_beside(&self, bytes: u64) -> Reservation {
+        self.budget.force(Purpose::Index, bytes)
+    }
+
     /// Promises pages for `bytes` of records, until [`PagePool::end_promise`].
     ///
     /// # Errors

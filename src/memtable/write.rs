@@ -221,6 +221,8 @@ impl Memtable {
         self.move_entry(key, place, location, new);
         if dies {
             self.log.kill(location);
+        } else {
+            self.log.mark_gone(location);
         }
         Ok(())
     }
