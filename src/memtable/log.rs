@@ -243,8 +243,13 @@ impl Log {
     /// that die in it leave nothing, and one of them would keep a page of the dead in memory.
     #[inline]
     fn stream_of(&self, kind: Kind) -> usize {
-        let is_delete = matches!(kind, Kind::Delete | Kind::PrefixDelete);
-        usize::from(is_delete && self.open_bytes >= (PAGES_BEFORE_PARTING * self.pool.page_bytes()) as u64)
+        usize::from(matches!(kind, Kind::Delete | Kind::PrefixDelete) && self.parts_deletes())
+    }
+
+    /// True when deletes go to pages of their own now.
+    #[inline]
+    pub(super) fn parts_deletes(&self) -> bool {
+        self.open_bytes >= (PAGES_BEFORE_PARTING * self.pool.page_bytes()) as u64
     }
 
     #[cold]

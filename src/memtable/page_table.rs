@@ -31,7 +31,6 @@ impl PageEntry {
 
 /// Records start at multiples of this.
 const RECORD_ALIGNMENT: usize = 8;
-const MARK_WORDS: usize = MAX_PAGE_BYTES / RECORD_ALIGNMENT / 64;
 
 /// Which records of a page nothing leads to any more: a bit for each place where one may start.
 #[derive(Debug)]
@@ -42,8 +41,10 @@ struct Marks {
 
 impl Marks {
     #[cold]
-    fn new(reserve: impl FnOnce(u64) -> Reservation) -> Self {
-        Self { words: vec![0; MARK_WORDS].into(), _reservation: reserve((MARK_WORDS * 8) as u64) }
+    fn new(page_bytes: usize, reserve: impl FnOnce(u64) -> Reservation) -> Self {
+        // A larger page holds one record.
+        let words = page_bytes.min(MAX_PAGE_BYTES).div_ceil(RECORD_ALIGNMENT * 64);
+        Self { words: vec![0; words].into(), _reservation: reserve((words * 8) as u64) }
     }
 }
 
@@ -105,7 +106,8 @@ impl PageTable {
     #[inline]
     pub(super) fn mark_gone(&mut self, location: Location, reserve: impl FnOnce(u64) -> Reservation) {
         let bit = location.offset() / RECORD_ALIGNMENT;
-        let marks = self.marks[location.page()].get_or_insert_with(|| Marks::new(reserve));
+        let page_bytes = self.entry(location).view.length();
+        let marks = self.marks[location.page()].get_or_insert_with(|| Marks::new(page_bytes, reserve));
         marks.words[bit / 64] |= 1 << (bit % 64);
     }
 
