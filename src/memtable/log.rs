@@ -23,6 +23,10 @@ const TICK_SHIFT: u32 = 14;
 /// Pages of the open epoch from which on deletes have pages of their own: a backend with little memory needs no further one.
 const PAGES_BEFORE_PARTING: usize = 8;
 
+/// Places of the two pages that are filled at a time.
+const VALUES: usize = 0;
+const DELETES: usize = 1;
+
 /// What holds pages.
 #[derive(Debug)]
 pub(super) enum Container {
@@ -223,27 +227,34 @@ impl Log {
     #[inline]
     pub(super) fn append(&mut self, new: &NewRecord<'_>) -> Result<Location> {
         let header = new.header();
-        let size = header.size();
-        let page_bytes = self.pool.page_bytes();
         let stream = self.stream_of(new.kind);
-        if let Some(index) = self.filling[stream]
-            && let Container::Open(pages) = &mut self.containers[self.open as usize]
-            && let page = &mut pages[index as usize]
-            && page.used + size <= page_bytes
-        {
-            let location = write_into(page, &header, new);
-            let started_at = location.offset();
-            self.ticks += u64::from(started_at >> TICK_SHIFT != (started_at + size) >> TICK_SHIFT);
-            return Ok(location);
+        match self.append_to_filling(&header, new, stream) {
+            Some(location) => Ok(location),
+            None => self.append_to_new_page(&header, new, stream),
         }
-        self.append_to_new_page(&header, new, stream)
+    }
+
+    #[inline]
+    fn append_to_filling(&mut self, header: &Header, new: &NewRecord<'_>, stream: usize) -> Option<Location> {
+        let size = header.size();
+        let index = self.filling[stream]?;
+        let Container::Open(pages) = &mut self.containers[self.open as usize] else { return None };
+        let page = &mut pages[index as usize];
+        if page.used + size > self.pool.page_bytes() {
+            return None;
+        }
+        let location = write_into(page, header, new);
+        let started_at = location.offset();
+        self.ticks += u64::from(started_at >> TICK_SHIFT != (started_at + size) >> TICK_SHIFT);
+        Some(location)
     }
 
     /// Deletes have pages of their own in an epoch that isn't small: they stay until the epoch is flushed, where values
     /// that die in it leave nothing, and one of them would keep a page of the dead in memory.
     #[inline]
     fn stream_of(&self, kind: Kind) -> usize {
-        usize::from(matches!(kind, Kind::Delete | Kind::PrefixDelete) && self.parts_deletes())
+        let is_delete = matches!(kind, Kind::Delete | Kind::PrefixDelete);
+        if is_delete && self.parts_deletes() { DELETES } else { VALUES }
     }
 
     /// True when deletes go to pages of their own now.
@@ -255,7 +266,14 @@ impl Log {
     #[cold]
     fn append_to_new_page(&mut self, header: &Header, new: &NewRecord<'_>, stream: usize) -> Result<Location> {
         let size = header.size();
-        let mut page = self.pool.take(size, Memory::Asked)?;
+        let mut page = match self.pool.take(size, Memory::Asked) {
+            Ok(page) => page,
+            // Without memory for a page of their own, deletes go among values while there is room.
+            Err(refusal) if stream == DELETES => {
+                return self.append_to_filling(header, new, VALUES).ok_or(refusal);
+            }
+            Err(refusal) => return Err(refusal),
+        };
         let open = self.open;
         let index = self.containers[open as usize].pages().len() as u32;
         self.register(&mut page, open, index)?;

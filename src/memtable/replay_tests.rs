@@ -328,6 +328,23 @@ fn deletes_among_values_that_die_keep_no_pages_in_memory() {
 }
 
 #[test]
+fn deletes_need_no_memory_where_there_is_none() {
+    let config = MemtableConfig { page_bytes: 4096, ..MemtableConfig::new(Budget::new(256 << 10)) };
+    let mut memtable = Memtable::new(config);
+    let mut written = 0_u64;
+    while memtable.put(MemKey::single(&written.to_be_bytes()), &[7; 100], NEVER, Below::unknown).is_ok() {
+        written += 1;
+    }
+    assert!(memtable.stats().dirty_bytes > 16 * 4096);
+    for id in 0..written {
+        memtable.delete(MemKey::single(&id.to_be_bytes()), Below::unknown).unwrap();
+    }
+    let epoch = memtable.freeze();
+    assert_eq!(epoch.record_count(), written);
+    assert!((0..written).all(|id| epoch.get(&id.to_be_bytes()).next().unwrap().kind == Kind::Delete));
+}
+
+#[test]
 fn what_is_rewritten_gives_its_memory_back_before_memory_is_short_and_nothing_is_forgotten() {
     let mut memtable = memtable();
     let single = |id: u64| id.to_be_bytes();

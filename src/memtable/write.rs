@@ -114,7 +114,9 @@ impl Memtable {
             }
             // In place it would keep the value's page among those of the dead.
             _ if header.room as usize >= LARGE_ROOM_BYTES && self.log.parts_deletes() => {
-                self.supersede(&key, place, location, &header, &Write::delete())
+                let parted = self.supersede(&key, place, location, &header, &Write::delete());
+                // Without memory for that it is.
+                parted.or_else(|_| self.overwrite(&key, place, location, &Write::delete()))
             }
             _ => self.overwrite(&key, place, location, &Write::delete()),
         }
