@@ -36,6 +36,68 @@ fn a_list_keeps_its_order_across_checkpoints_restores_and_rescales() {
 }
 
 #[test]
+fn lists_that_come_and_go_between_checkpoints_leave_nothing_behind_whatever_segments_hold() {
+    let world = World::new(tiny());
+    let (mut coordinator, mut tasks) = subtasks(&world, &operator(), 1);
+    let list = tasks[0].list_state::<u64, u64>("list").unwrap();
+    for key in 0..400 {
+        list.add(&mut tasks[0], &(key * 2), key).unwrap();
+    }
+    complete(&world, &mut coordinator, &mut tasks, 1);
+    tasks[0].poll().unwrap();
+    let before = tasks[0].stats();
+    assert!(before.segments > 0);
+    for key in 0..400 {
+        let b = &mut tasks[0];
+        list.add(b, &(key * 2 + 1), 7).unwrap();
+        list.add(b, &(key * 2 + 1), 8).unwrap();
+        assert_eq!(list.take(b, &(key * 2 + 1)).unwrap(), [7, 8]);
+        assert!(list.is_empty(b, &(key * 2 + 1)).unwrap());
+    }
+    // 64 that are known to be empty are remembered. A filter errs one time in a hundred; what it errs on keeps a delete, and
+    // its group, until the next flush.
+    let kept = tasks[0].stats().memory.groups.saturating_sub(before.memory.groups);
+    assert!(kept < 100, "{kept} groups of 400 are kept");
+}
+
+#[test]
+fn a_visit_shows_what_a_get_gives_and_ends_at_the_first_error() {
+    let world = World::new(tiny());
+    let (mut coordinator, mut tasks) = subtasks(&world, &operator(), 1);
+    let list = tasks[0].list_state::<u64, Vec<u8>>("list").unwrap();
+    let element = |n: usize| vec![n as u8; [0, 1, 127, 128, 300, 20_000][n % 6]];
+    for round in 1..4 {
+        for n in 0..60 {
+            list.add(&mut tasks[0], &1, element(n)).unwrap();
+        }
+        complete(&world, &mut coordinator, &mut tasks, round);
+    }
+    let b = &mut tasks[0];
+    let expected: Vec<Vec<u8>> = (0..180).map(|n| element(n % 60)).collect();
+    assert_eq!(list.get(b, &1).unwrap(), expected);
+    assert_eq!(list.iter(b, &1).unwrap().collect::<Result<Vec<_>>>().unwrap(), expected);
+    let (mut visited, mut encoded) = (Vec::new(), Vec::new());
+    list.visit(b, &1, |element| {
+        visited.push(element);
+        Ok(())
+    })
+    .unwrap();
+    assert_eq!(visited, expected);
+    list.visit_encoded(b, &1, |bytes| {
+        encoded.push(Vec::<u8>::decode(bytes)?);
+        if encoded.len() == 100 { Err(Error::new(ErrorKind::Codec, "enough")) } else { Ok(()) }
+    })
+    .unwrap_err();
+    assert_eq!(encoded, expected[..100]);
+    assert_eq!(list.take(b, &1).unwrap(), expected);
+    assert!(list.is_empty(b, &1).unwrap());
+    assert_eq!(list.take(b, &1).unwrap(), Vec::<Vec<u8>>::new());
+    list.add(b, &1, vec![5]).unwrap();
+    complete(&world, &mut coordinator, &mut tasks, 4);
+    assert_eq!(list.take(&mut tasks[0], &1).unwrap(), [vec![5]]);
+}
+
+#[test]
 fn a_long_list_streams_and_is_copied_by_a_cursor_while_it_is_written() {
     let world = World::new(tiny());
     let mut b = single(&world);

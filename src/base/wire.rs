@@ -125,6 +125,16 @@ impl<'a> Reader<'a> {
     /// As [`Reader::take`], and when it is longer than 64 bits.
     #[inline]
     pub fn varint(&mut self) -> Result<u64> {
+        match self.bytes.get(self.position) {
+            Some(byte) if *byte < 0x80 => {
+                self.position += 1;
+                Ok(u64::from(*byte))
+            }
+            _ => self.long_varint(),
+        }
+    }
+
+    fn long_varint(&mut self) -> Result<u64> {
         let mut value = 0_u64;
         for shift in (0..64).step_by(7) {
             let byte = self.u8()?;
@@ -144,6 +154,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// As [`Reader::varint`], and when it is over `limit`.
+    #[inline]
     pub fn bounded(&mut self, limit: usize) -> Result<usize> {
         let value = self.varint()?;
         match usize::try_from(value) {
@@ -156,6 +167,7 @@ impl<'a> Reader<'a> {
     ///
     /// # Errors
     /// As [`Reader::bounded`] and [`Reader::take`].
+    #[inline]
     pub fn bytes(&mut self, limit: usize) -> Result<&'a [u8]> {
         let len = self.bounded(limit)?;
         self.take(len)

@@ -171,6 +171,12 @@ impl BlockCache {
         self.inner.set_capacity(self.capacity_bytes - *pinned);
     }
 
+    /// What it keeps at most, what is pinned included.
+    #[must_use]
+    pub fn capacity_bytes(&self) -> u64 {
+        self.capacity_bytes
+    }
+
     /// What of the capacity is pinned.
     #[must_use]
     pub fn pinned_bytes(&self) -> u64 {

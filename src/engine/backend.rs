@@ -32,6 +32,9 @@ use crate::{Error, ErrorKind, Result};
 /// go.
 const EVICT_STEP_BYTES: u64 = 48 << 10;
 
+/// The same while memory isn't short: a third of what is gone through was moved there by the steps before.
+const TIDY_STEP_BYTES: u64 = 32 << 10;
+
 /// Bytes of clean records gone through when a checkpoint is confirmed or aborted.
 const GIVE_BACK_BYTES: u64 = 1 << 20;
 
@@ -371,6 +374,9 @@ impl Backend {
         if self.over_share_bytes > 0 {
             let evicted = self.memtable.evict_step(self.over_share_bytes.min(EVICT_STEP_BYTES));
             self.over_share_bytes = if evicted > 0 { self.over_share_bytes.saturating_sub(evicted) } else { 0 };
+            self.drop_trash();
+        } else if self.memtable.is_untidy() {
+            self.memtable.tidy_step(TIDY_STEP_BYTES);
             self.drop_trash();
         }
         Ok(())

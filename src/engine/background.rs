@@ -32,6 +32,9 @@ use crate::version::Version;
 use crate::version::{Edit, Place};
 use crate::{Error, ErrorKind, Result};
 
+/// Part of the block cache that the filters of one edit's segments may take: one in so many.
+const WARM_PART: u64 = 8;
+
 /// Who a backend is.
 #[derive(Debug, Clone)]
 pub(super) struct Identity {
@@ -247,6 +250,7 @@ impl Shared {
         let version = previous.version().apply(edit)?;
         let new: HashMap<_, _> = sources.into_iter().collect();
         let tree = Arc::new(self.build_tree(version, &previous, &new)?);
+        self.warm(&tree, new.keys());
         let live: HashSet<SegmentId> = tree.version().refs().map(|(_, _, r)| r.meta().id).collect();
         let dead: Vec<SegmentId> = previous.version().refs().map(|(_, _, r)| r.meta().id).collect();
         let dead: HashSet<SegmentId> = dead.into_iter().filter(|id| !live.contains(id)).collect();
@@ -262,6 +266,15 @@ impl Shared {
         self.changes.fetch_add(1, Ordering::Release);
         gone.iter().for_each(|source| source.mark_obsolete());
         Ok(tree)
+    }
+
+    /// Brings the filters of new segments into memory before anybody reads from them: puts ask them what can't be below,
+    /// and never wait for I/O to learn it. What can't be read will be missed when it is needed.
+    fn warm<'a>(&self, tree: &Tree, new: impl Iterator<Item = &'a SegmentId>) {
+        let mut left = self.env.cache.capacity_bytes() / WARM_PART;
+        for segment in new.filter_map(|id| tree.segment(*id)) {
+            left = left.saturating_sub(segment.warm(left).unwrap_or(0));
+        }
     }
 
     /// The tree of `version`, its segments taken from `previous` or opened.

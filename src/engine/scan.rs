@@ -140,10 +140,10 @@ impl Backend {
         self.resolver.now_ms = now_ms;
         // States with groups have no merges.
         let alone = self.tree.version().is_empty();
-        if bounds == ALL_USER_KEYS && !alone {
+        if bounds == ALL_USER_KEYS && !alone && !self.memtable.is_complete(self.key.mem_key()) {
             self.bring_in()?;
         }
-        if let Some(values) = self.memtable.values(self.key.bytes(), bounds, direction, now_ms, alone) {
+        if let Some(values) = self.memtable.values(self.key.mem_key(), bounds, direction, now_ms, alone) {
             return Ok(Scan(Walk::Memory(values)));
         }
         let memory = self.memtable.scan(self.key.bytes(), bounds, direction);

@@ -90,6 +90,12 @@ impl View {
         self.start
     }
 
+    /// How many bytes there are.
+    #[must_use]
+    pub fn length(self) -> usize {
+        self.length
+    }
+
     /// No bytes.
     pub const EMPTY: Self = Self { start: NonNull::dangling(), length: 0 };
 

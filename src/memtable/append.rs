@@ -26,7 +26,7 @@ impl Memtable {
         }
         let len = header.value_len as usize + suffix.len();
         key.check(len)?;
-        self.extend(&key, place, location, suffix, None)?;
+        self.extend(&key, place, location, suffix, usize::MAX, None)?;
         Ok(Some(len))
     }
 
@@ -55,17 +55,19 @@ impl Memtable {
         let key: SmallVec<[u8; 64]> = SmallVec::from_slice(self.log.record(location).key);
         let key = MemKey::grouped(&key, key.len() - header.user_key_len());
         key.check(header.value_len as usize + suffix.len())?;
-        self.extend(&key, place, location, suffix, None)?;
+        self.extend(&key, place, location, suffix, most, None)?;
         Ok(true)
     }
 
-    /// Makes the value (or the operands) at `location` longer. `prev` is for a record that moves.
+    /// Makes the value (or the operands) at `location` longer. It will never be longer than `most`. `prev` is for a record
+    /// that moves.
     pub(super) fn extend(
         &mut self,
         key: &MemKey<'_>,
         place: Place,
         location: Location,
         suffix: &[u8],
+        most: usize,
         prev: Option<Link>,
     ) -> Result<()> {
         let header = self.log.header(location);
@@ -80,7 +82,7 @@ impl Memtable {
             kind: header.kind(),
             expiry: NEVER,
             value: [&scratch, suffix],
-            spare: len.clamp(16, 1 << 20),
+            spare: len.clamp(16, 1 << 20).min(most.saturating_sub(len)),
             prev,
         };
         let result = self.supersede(key, place, location, &header, &write);

@@ -4,18 +4,20 @@
 //! go in the order in which they became clean, a few records at a time; one that was read since goes
 //! to the cache log instead, where it has another turn.
 
+use std::collections::VecDeque;
+
 use crate::Result;
 use crate::base::checksum;
 use crate::base::cursor::Direction;
 use crate::base::ids::Sequence;
-use crate::base::record::{Kind, OwnedRecord, Record};
+use crate::base::record::{Kind, Record};
 
 use super::key::{Below, MemKey};
 use super::layout::{Header, NewRecord};
-use super::location::{Link, Location};
-use super::log::Previous;
+use super::location::{Link, Location, Slot};
+use super::log::{Log, Previous};
 use super::lookup::Lookup;
-use super::memtable::{Memtable, Place};
+use super::memtable::Memtable;
 use super::page::Memory;
 
 /// Prefixes that are known to be empty at a time: a put of one usually follows at once.
@@ -31,6 +33,65 @@ pub(super) struct Evictable {
     offset: usize,
 }
 
+/// Clean pages up to which memory is tidy, whatever they hold.
+const TIDY_PAGES: usize = 16;
+
+/// Which of the records that an index entry leads to stay in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Survivors {
+    /// Those that were read since they became clean.
+    Referenced,
+    /// All values, and deletes that were read.
+    Values,
+}
+
+impl Survivors {
+    fn include(self, slot: Slot, header: &Header) -> bool {
+        match header.kind() {
+            Kind::Merge | Kind::PrefixDelete => false,
+            Kind::Put if self == Self::Values => true,
+            Kind::Put | Kind::Delete => slot.referenced(),
+        }
+    }
+
+    /// The slot of a survivor that has moved. Where nothing is evicted, that it was read isn't forgotten.
+    fn moved(self, slot: Slot, to: Location) -> Slot {
+        let moved = slot.at(to);
+        if self == Self::Values && slot.referenced() { moved.with_referenced() } else { moved }
+    }
+}
+
+/// Copies the clean record at `location` to the cache log; `None` when there is no memory for it. `key` is its key, and has
+/// its value behind it afterwards.
+fn copy_clean(
+    log: &mut Log,
+    evictable: &mut VecDeque<Evictable>,
+    key: &mut Vec<u8>,
+    location: Location,
+    header: &Header,
+    memory: Memory,
+) -> Option<Location> {
+    let (record, prev) = (log.record(location), log.prev(location));
+    let (sequence, kind, expiry) = (record.sequence, record.kind, record.expiry);
+    let key_len = key.len();
+    key.extend_from_slice(record.value);
+    let (key, value) = key.split_at(key_len);
+    let new = NewRecord {
+        key,
+        user_key_len: header.is_grouped().then_some(header.user_key_len()),
+        kind,
+        sequence,
+        expiry,
+        absent_below: false,
+        prev,
+        value: [value, &[]],
+        spare: 0,
+    };
+    let (new, full) = log.append_clean(&new, memory).ok()?;
+    evictable.extend(full.map(|container| Evictable { container, last: 0, page: 0, offset: 0 }));
+    Some(new)
+}
+
 impl Memtable {
     /// Tells that the version now read from holds every epoch up to `through` (a
     /// [`SealedEpoch::last_sequence`](super::SealedEpoch::last_sequence)), in order. Their operands in
@@ -43,6 +104,7 @@ impl Memtable {
                 break;
             }
             self.unadopted.pop_front();
+            self.log.note_clean(container);
             self.evictable.push_back(Evictable { container, last, page: 0, offset: 0 });
         }
         self.look_at_emptied(8);
@@ -52,6 +114,24 @@ impl Memtable {
     /// it went through: fewer when there is nothing more to evict, or an open view needs what is next.
     /// Memory comes back page by page, or with the whole epoch where a flush or a reader still holds it.
     pub fn evict_step(&mut self, bytes: u64) -> u64 {
+        self.go_through(bytes, Survivors::Referenced)
+    }
+
+    /// True when a good part of what clean pages hold has been written anew or deleted since:
+    /// [`Memtable::tidy_step`] gives its memory back.
+    #[must_use]
+    pub fn is_untidy(&self) -> bool {
+        let entries = (self.singles.len() + self.groups.members()) as u64;
+        self.log.clean_records() > entries * 2 && self.log.clean_pages() > TIDY_PAGES
+    }
+
+    /// Goes through about `bytes` of clean pages, as [`Memtable::evict_step`] does, but evicts no value: those that
+    /// count move on, and memory holds about what is alive.
+    pub fn tidy_step(&mut self, bytes: u64) -> u64 {
+        self.go_through(bytes, Survivors::Values)
+    }
+
+    fn go_through(&mut self, bytes: u64, survivors: Survivors) -> u64 {
         let mut done = 0;
         self.release_retained(super::memtable::RETAINED_STEP);
         if self.evictable.is_empty()
@@ -66,7 +146,7 @@ impl Memtable {
                 break;
             }
             let (container, page, offset) = (front.container, front.page, front.offset);
-            match self.evict_from(container, page, offset, bytes - done) {
+            match self.evict_from(container, page, offset, bytes - done, survivors) {
                 Some(gone) => done += gone,
                 None => break,
             }
@@ -84,7 +164,14 @@ impl Memtable {
     }
 
     /// Goes through a part of a page; `None` when nothing could be done.
-    fn evict_from(&mut self, container: u32, page: usize, offset: usize, bytes: u64) -> Option<u64> {
+    fn evict_from(
+        &mut self,
+        container: u32,
+        page: usize,
+        offset: usize,
+        bytes: u64,
+        survivors: Survivors,
+    ) -> Option<u64> {
         let Some(used) = self.log.pages_of(container).get(page).map(|page| page.used) else {
             self.evictable.pop_front();
             self.trash.epochs.extend(self.log.release_container(container));
@@ -95,7 +182,9 @@ impl Memtable {
             let pages = self.log.pages_of(container);
             let header = Header::read(pages[page].bytes(), at);
             let location = Location::new(pages[page].id, at);
-            if !header.is_dead() && !self.evict_record(location, &header) {
+            // A view may see what the index leads past.
+            let is_gone = header.is_dead() || self.views.is_empty() && self.log.is_gone(location);
+            if !is_gone && !self.evict_record(location, &header, survivors) {
                 break;
             }
             at += header.size();
@@ -109,36 +198,42 @@ impl Memtable {
         (at > offset || at >= used).then_some((at - offset) as u64)
     }
 
-    /// Takes one record out of the index; false when it has to stay where it is until a view is closed.
-    fn evict_record(&mut self, location: Location, header: &Header) -> bool {
-        let mut evicted = true;
+    /// Takes one record out of the index, unless it survives; false when it has to stay where it is until a view is closed.
+    fn evict_record(&mut self, location: Location, header: &Header, survivors: Survivors) -> bool {
         let mut key = std::mem::take(&mut self.scratch);
         key.clear();
         key.extend_from_slice(self.log.record(location).key);
-        if header.is_grouped() {
-            evicted = self.evict_member(&key, location, header);
+        let evicted = if header.is_grouped() {
+            self.evict_member(&mut key, location, header, survivors)
         } else {
-            let hash = checksum::hash64(&key);
-            let slot = self.singles.find(hash, |l| l == location).map(|slot| slot.get());
-            if let Some(slot) = slot
-                && !(slot.referenced()
-                    && header.kind() != Kind::Merge
-                    && self.copy_clean(&key, Place::Single(hash), location, None, Memory::Asked))
-            {
-                self.singles.remove(hash, location);
-            }
-        }
+            self.evict_single(&mut key, location, header, survivors);
+            true
+        };
         self.scratch = key;
         evicted
     }
 
-    /// As [`Memtable::evict_record`].
-    fn evict_member(&mut self, key: &[u8], location: Location, header: &Header) -> bool {
+    fn evict_single(&mut self, key: &mut Vec<u8>, location: Location, header: &Header, survivors: Survivors) {
+        let hash = checksum::hash64(key);
+        let Some(slot) = self.singles.find(hash, |l| l == location) else { return };
+        let value = slot.get();
+        if survivors.include(value, header)
+            && let Some(new) = copy_clean(&mut self.log, &mut self.evictable, key, location, header, Memory::Asked)
+        {
+            slot.set(survivors.moved(value, new));
+            self.moves += 1;
+        } else {
+            self.singles.remove(hash, location);
+        }
+    }
+
+    /// As [`Memtable::evict_record`]. `key` may be made longer.
+    fn evict_member(&mut self, key: &mut Vec<u8>, location: Location, header: &Header, survivors: Survivors) -> bool {
         let (prefix, user_key) = key.split_at(key.len() - header.user_key_len());
         let Some(id) = self.groups.find(prefix) else { return true };
         let settled = self.settled();
-        let group = self.groups.get_mut(id);
         if header.kind() == Kind::PrefixDelete {
+            let group = self.groups.get_mut(id);
             group.settled_tombstone = group.settled_tombstone.max(header.sequence);
             if let Some(tombstone) = group.tombstone.as_mut().filter(|t| t.location == Some(location)) {
                 tombstone.location = None;
@@ -146,23 +241,30 @@ impl Memtable {
             }
             return true;
         }
-        let Some(slot) = group.members.find(&self.log, user_key).map(|slot| slot.get()) else { return true };
-        if slot.location() != location {
-            return self.evict_superseded(id, slot.location(), location, header);
+        let group = self.groups.get(id);
+        let Some(slot) = group.members.find(&self.log, user_key) else { return true };
+        let value = slot.get();
+        if value.location() != location {
+            return self.evict_superseded(id, value.location(), location, header);
         }
-        let hidden = group.hides(header.sequence);
         // The group must stay complete until its silent deletes have arrived below.
         let must_stay = group.silent_delete > settled;
-        let may_stay = slot.referenced() && !hidden && header.kind() != Kind::Merge;
-        if (must_stay || may_stay)
-            && self.copy_clean(key, Place::Member(id), location, Some(user_key.len()), Memory::of(must_stay))
-        {
-            return true;
+        let may_stay = survivors.include(value, header) && !group.hides(header.sequence);
+        let prefix_len = prefix.len();
+        if must_stay || may_stay {
+            let memory = Memory::of(must_stay);
+            let copied = copy_clean(&mut self.log, &mut self.evictable, key, location, header, memory);
+            if let Some(new) = copied {
+                slot.set(survivors.moved(value, new));
+                self.moves += 1;
+                return true;
+            }
         }
         self.groups.get_mut(id).absent_epoch = 0;
         if header.kind() != Kind::Delete {
             self.end_completeness(id, self.first_tombstone_after(id, header.sequence));
         }
+        let user_key = &key[prefix_len..header.key_len as usize];
         self.groups.remove_member(&self.log, id, user_key);
         self.group_shrank(id);
         true
@@ -211,29 +313,6 @@ impl Memtable {
     fn end_completeness(&mut self, id: u32, until: Sequence) {
         let group = self.groups.get_mut(id);
         group.complete_since = group.complete_since.max(until);
-    }
-
-    /// Copies a clean record to the cache log; false when there is no memory for it.
-    fn copy_clean(
-        &mut self,
-        key: &[u8],
-        place: Place,
-        location: Location,
-        user_key_len: Option<usize>,
-        memory: Memory,
-    ) -> bool {
-        let record = OwnedRecord::from(self.log.record(location));
-        let key = match user_key_len {
-            Some(len) => MemKey::grouped(key, key.len() - len),
-            None => MemKey::single(key),
-        };
-        match self.append_clean(key, &record.as_record(), self.log.prev(location), memory) {
-            Ok(new) => {
-                self.move_entry(&key, place, location, new);
-                true
-            }
-            Err(_) => false,
-        }
     }
 
     fn append_clean(

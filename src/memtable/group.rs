@@ -12,6 +12,7 @@ use smallvec::SmallVec;
 use crate::base::checksum;
 use crate::base::cursor::Direction;
 use crate::base::ids::Sequence;
+use crate::base::short;
 use crate::cache::budget::{Budget, Purpose, Reservation};
 use crate::io::memory::Slabs;
 
@@ -20,6 +21,10 @@ use super::location::{Location, Slot};
 use super::log::Log;
 use super::sorted::{Sorted, SortedIter};
 
+/// Members that need no memory beside the group's own: lists have one or two chunks more often than not.
+const INLINE_MEMBERS: usize = 2;
+/// Room for so many is made at a time in a vector.
+const MORE_MEMBERS: usize = 4;
 /// Members up to which a group is a vector.
 const SMALL_MEMBERS: usize = 32;
 /// The accounts of small allocations are settled with the budget in steps of this many bytes.
@@ -33,7 +38,7 @@ pub(super) struct Member {
 
 #[derive(Debug)]
 pub(super) enum Members {
-    Small(Vec<Member>),
+    Small(SmallVec<[Member; INLINE_MEMBERS]>),
     Large(Sorted),
 }
 
@@ -45,15 +50,21 @@ fn head_of(user_key: &[u8]) -> u64 {
     u64::from_be_bytes(head)
 }
 
-impl Member {
-    fn order(&self, log: &Log, head: u64, user_key: &[u8]) -> Ordering {
-        self.head.cmp(&head).then_with(|| log.user_key(self.slot.get().location()).cmp(user_key))
-    }
-}
-
 fn search(members: &[Member], log: &Log, user_key: &[u8]) -> Result<usize, usize> {
     let head = head_of(user_key);
-    members.binary_search_by(|member| member.order(log, head, user_key))
+    // All heads, in place of a binary search: there are few, and the cache misses of this loop overlap.
+    let below: usize = members.iter().map(|member| usize::from(member.head < head)).sum();
+    for (at, member) in members.iter().enumerate().skip(below) {
+        if member.head != head {
+            return Err(at);
+        }
+        match log.user_key(member.slot.get().location()).cmp(user_key) {
+            Ordering::Less => {}
+            Ordering::Equal => return Ok(at),
+            Ordering::Greater => return Err(at),
+        }
+    }
+    Err(members.len())
 }
 
 impl Members {
@@ -76,6 +87,9 @@ impl Members {
         match self {
             Self::Small(members) if members.len() < SMALL_MEMBERS => {
                 let (Ok(at) | Err(at)) = search(members, log, user_key);
+                if members.len() == members.capacity() {
+                    members.reserve_exact(MORE_MEMBERS);
+                }
                 members.insert(at, Member { head: head_of(user_key), slot: Cell::new(slot) });
             }
             Self::Small(members) => {
@@ -101,7 +115,8 @@ impl Members {
     #[inline]
     fn size_bytes(&self) -> u64 {
         match self {
-            Self::Small(members) => (members.len() * size_of::<Member>()) as u64,
+            Self::Small(members) if !members.spilled() => 0,
+            Self::Small(members) => (members.capacity() * size_of::<Member>()) as u64,
             Self::Large(sorted) => sorted.size_bytes(),
         }
     }
@@ -167,8 +182,9 @@ pub(super) struct Tombstone {
     pub(super) sequence: Sequence,
 }
 
-/// Everything in memory under one prefix.
+/// Everything in memory under one prefix. What most calls ask for comes first, in two lines of the cache.
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub(super) struct Group {
     /// Beside the rest, so that comparing it costs no further cache miss; longer ones are on the heap.
     pub(super) prefix: SmallVec<[u8; 32]>,
@@ -195,7 +211,7 @@ impl Group {
     pub(super) fn new(prefix: &[u8]) -> Self {
         Self {
             prefix: SmallVec::from_slice(prefix),
-            members: Members::Small(Vec::new()),
+            members: Members::Small(SmallVec::new()),
             tombstone: None,
             settled_tombstone: 0,
             complete_since: Sequence::MAX,
@@ -257,6 +273,8 @@ pub(super) struct Groups {
     free: Vec<u32>,
     /// Members added and removed so far.
     changes: u64,
+    /// Members of all groups.
+    members: usize,
     used_bytes: u64,
     reservation: Reservation,
 }
@@ -268,6 +286,7 @@ impl Groups {
             slab: Slab::default(),
             free: Vec::new(),
             changes: 0,
+            members: 0,
             used_bytes: 0,
             reservation: budget.force(Purpose::Index, 0),
         }
@@ -283,6 +302,11 @@ impl Groups {
         self.changes + self.index.changes()
     }
 
+    /// Members of all groups.
+    pub(super) fn members(&self) -> usize {
+        self.members
+    }
+
     pub(super) fn size_bytes(&self) -> u64 {
         self.index.size_bytes() + self.used_bytes
     }
@@ -294,7 +318,7 @@ impl Groups {
     /// As [`Groups::find`], the prefix's hash known.
     #[inline]
     pub(super) fn find_hashed(&self, hash: u64, prefix: &[u8]) -> Option<u32> {
-        let is = |id: Location| *self.slab.get(id.id()).prefix == *prefix;
+        let is = |id: Location| short::equal(&self.slab.get(id.id()).prefix, prefix);
         self.index.find(hash, is).map(|slot| slot.get().location().id())
     }
 
@@ -332,6 +356,7 @@ impl Groups {
 
     pub(super) fn insert_member(&mut self, log: &Log, id: u32, user_key: &[u8], location: Location) {
         self.changes += 1;
+        self.members += 1;
         let members = &mut self.slab.get_mut(id).members;
         let before = members.size_bytes();
         members.insert(log, user_key, Slot::new(0, location));
@@ -345,9 +370,10 @@ impl Groups {
         let before = members.size_bytes();
         let removed = members.remove(log, user_key)?;
         if members.len() == 0 {
-            *members = Members::Small(Vec::new());
+            *members = Members::Small(SmallVec::new());
         }
         let after = members.size_bytes();
+        self.members -= 1;
         self.recharge(before, after);
         Some(removed)
     }
@@ -355,7 +381,8 @@ impl Groups {
     /// Takes all members out; a large group's are left for the caller to drop where it doesn't hurt.
     pub(super) fn take_members(&mut self, id: u32) -> Members {
         self.changes += 1;
-        let taken = std::mem::replace(&mut self.slab.get_mut(id).members, Members::Small(Vec::new()));
+        let taken = std::mem::replace(&mut self.slab.get_mut(id).members, Members::Small(SmallVec::new()));
+        self.members -= taken.len();
         self.refund(taken.size_bytes());
         taken
     }

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 use crate::base::ids::Sequence;
-use crate::base::record::Record;
+use crate::base::record::{Kind, Record};
 use crate::base::short;
 use crate::{Error, ErrorKind, Result};
 
@@ -19,6 +19,13 @@ use super::sealed::SealedEpoch;
 
 /// A tick is so many bytes of a page written.
 const TICK_SHIFT: u32 = 14;
+
+/// Pages of the open epoch from which on deletes have pages of their own: a backend with little memory needs no further one.
+const PAGES_BEFORE_PARTING: usize = 8;
+
+/// Places of the two pages that are filled at a time.
+const VALUES: usize = 0;
+const DELETES: usize = 1;
 
 /// What holds pages.
 #[derive(Debug)]
@@ -58,8 +65,8 @@ pub(super) struct Log {
     containers: Vec<Container>,
     free_containers: Vec<u32>,
     open: u32,
-    /// Page of the open epoch that is being filled.
-    filling: Option<u32>,
+    /// Pages of the open epoch that are being filled: that of values, that of deletes.
+    filling: [Option<u32>; 2],
     /// Container of the cache page that is being filled.
     cache_filling: Option<u32>,
     pub(super) pool: PagePool,
@@ -67,6 +74,9 @@ pub(super) struct Log {
     pages_taken: u64,
     ticks: u64,
     clean_cache_bytes: u64,
+    clean_pages: usize,
+    /// Records in clean pages, those that nothing leads to included.
+    clean_records: u64,
 }
 
 #[expect(clippy::cast_possible_truncation, reason = "pages are at most 2^19, containers fewer, offsets below 2^18")]
@@ -77,13 +87,15 @@ impl Log {
             containers: vec![Container::Open(Vec::new())],
             free_containers: Vec::new(),
             open: 0,
-            filling: None,
+            filling: [None; 2],
             cache_filling: None,
             pool,
             open_bytes: 0,
             pages_taken: 0,
             ticks: 0,
             clean_cache_bytes: 0,
+            clean_pages: 0,
+            clean_records: 0,
         }
     }
 
@@ -104,6 +116,23 @@ impl Log {
 
     pub(super) fn cache_bytes(&self) -> u64 {
         self.clean_cache_bytes
+    }
+
+    #[inline]
+    pub(super) fn clean_records(&self) -> u64 {
+        self.clean_records
+    }
+
+    pub(super) fn clean_pages(&self) -> usize {
+        self.clean_pages
+    }
+
+    /// The epoch in `container` has become clean.
+    pub(super) fn note_clean(&mut self, container: u32) {
+        let Some(epoch) = self.epoch(container) else { return };
+        let (records, pages) = (epoch.record_count(), epoch.pages.len());
+        self.clean_records += records;
+        self.clean_pages += pages;
     }
 
     /// The bytes of the page in which `location` lies.
@@ -175,6 +204,22 @@ impl Log {
         self.is_open(location).then(|| (self.table.bytes_mut(location), location.offset()))
     }
 
+    /// Notes that the index has stopped leading to the record at `location`, so that eviction needn't ask it. A record of the
+    /// open epoch is left alone.
+    #[inline]
+    pub(super) fn mark_gone(&mut self, location: Location) {
+        if !self.is_open(location) {
+            let pool = &self.pool;
+            self.table.mark_gone(location, |bytes| pool.reserve_beside(bytes));
+        }
+    }
+
+    /// True when it is known that the index doesn't lead to the record at `location`.
+    #[inline]
+    pub(super) fn is_gone(&self, location: Location) -> bool {
+        self.table.is_gone(location)
+    }
+
     /// Appends to the open epoch.
     ///
     /// # Errors
@@ -182,25 +227,53 @@ impl Log {
     #[inline]
     pub(super) fn append(&mut self, new: &NewRecord<'_>) -> Result<Location> {
         let header = new.header();
-        let size = header.size();
-        let page_bytes = self.pool.page_bytes();
-        if let Some(index) = self.filling
-            && let Container::Open(pages) = &mut self.containers[self.open as usize]
-            && let page = &mut pages[index as usize]
-            && page.used + size <= page_bytes
-        {
-            let location = write_into(page, &header, new);
-            let started_at = location.offset();
-            self.ticks += u64::from(started_at >> TICK_SHIFT != (started_at + size) >> TICK_SHIFT);
-            return Ok(location);
+        let stream = self.stream_of(new.kind);
+        match self.append_to_filling(&header, new, stream) {
+            Some(location) => Ok(location),
+            None => self.append_to_new_page(&header, new, stream),
         }
-        self.append_to_new_page(&header, new)
+    }
+
+    #[inline]
+    fn append_to_filling(&mut self, header: &Header, new: &NewRecord<'_>, stream: usize) -> Option<Location> {
+        let size = header.size();
+        let index = self.filling[stream]?;
+        let Container::Open(pages) = &mut self.containers[self.open as usize] else { return None };
+        let page = &mut pages[index as usize];
+        if page.used + size > self.pool.page_bytes() {
+            return None;
+        }
+        let location = write_into(page, header, new);
+        let started_at = location.offset();
+        self.ticks += u64::from(started_at >> TICK_SHIFT != (started_at + size) >> TICK_SHIFT);
+        Some(location)
+    }
+
+    /// Deletes have pages of their own in an epoch that isn't small: they stay until the epoch is flushed, where values
+    /// that die in it leave nothing, and one of them would keep a page of the dead in memory.
+    #[inline]
+    fn stream_of(&self, kind: Kind) -> usize {
+        let is_delete = matches!(kind, Kind::Delete | Kind::PrefixDelete);
+        if is_delete && self.parts_deletes() { DELETES } else { VALUES }
+    }
+
+    /// True when deletes go to pages of their own now.
+    #[inline]
+    pub(super) fn parts_deletes(&self) -> bool {
+        self.open_bytes >= (PAGES_BEFORE_PARTING * self.pool.page_bytes()) as u64
     }
 
     #[cold]
-    fn append_to_new_page(&mut self, header: &Header, new: &NewRecord<'_>) -> Result<Location> {
+    fn append_to_new_page(&mut self, header: &Header, new: &NewRecord<'_>, stream: usize) -> Result<Location> {
         let size = header.size();
-        let mut page = self.pool.take(size, Memory::Asked)?;
+        let mut page = match self.pool.take(size, Memory::Asked) {
+            Ok(page) => page,
+            // Without memory for a page of their own, deletes go among values while there is room.
+            Err(refusal) if stream == DELETES => {
+                return self.append_to_filling(header, new, VALUES).ok_or(refusal);
+            }
+            Err(refusal) => return Err(refusal),
+        };
         let open = self.open;
         let index = self.containers[open as usize].pages().len() as u32;
         self.register(&mut page, open, index)?;
@@ -208,8 +281,9 @@ impl Log {
         self.pages_taken += 1;
         self.ticks += 1;
         // A record that fills most of a page of its own leaves the page before it open.
-        if size <= self.pool.page_bytes() / 2 || self.filling.is_none() && size <= self.pool.page_bytes() {
-            self.filling = Some(index);
+        let filling = &mut self.filling[stream];
+        if size <= self.pool.page_bytes() / 2 || filling.is_none() && size <= self.pool.page_bytes() {
+            *filling = Some(index);
         }
         let location = write_into(&mut page, header, new);
         if let Container::Open(pages) = &mut self.containers[open as usize] {
@@ -232,6 +306,7 @@ impl Log {
             && let Some(page) = pages.first_mut()
             && page.used + size <= page_bytes
         {
+            self.clean_records += 1;
             return Ok((write_into(page, &header, new), None));
         }
         let mut page = self.pool.take(size, memory)?;
@@ -240,6 +315,8 @@ impl Log {
             self.free_containers.push(container);
             return Err(full);
         }
+        self.clean_records += 1;
+        self.clean_pages += 1;
         self.clean_cache_bytes += page.bytes().len() as u64;
         let location = write_into(&mut page, &header, new);
         self.containers[container as usize] = Container::Cache(vec![page]);
@@ -280,13 +357,14 @@ impl Log {
         if page.live > 0 {
             return;
         }
-        if self.filling == Some(entry.index) {
+        if self.filling.contains(&Some(entry.index)) {
             page.used = 0;
             return;
         }
         let page = pages.swap_remove(entry.index as usize);
-        if self.filling == Some(pages.len() as u32) {
-            self.filling = Some(entry.index);
+        let last = Some(pages.len() as u32);
+        for filling in self.filling.iter_mut().filter(|filling| **filling == last) {
+            *filling = Some(entry.index);
         }
         if let Some(moved) = pages.get(entry.index as usize) {
             self.table.moved(moved.id, entry.index);
@@ -307,7 +385,7 @@ impl Log {
         self.containers[sealed as usize] = Container::Sealed(epoch.clone());
         self.open = self.new_container();
         self.containers[self.open as usize] = Container::Open(Vec::new());
-        self.filling = None;
+        self.filling = [None; 2];
         self.open_bytes = 0;
         (epoch, sealed)
     }
@@ -326,8 +404,11 @@ impl Log {
     /// Lets go of page `index` of a container from which nothing in the index leads there any more.
     /// Its memory goes to the pool at once, unless somebody else holds the epoch.
     pub(super) fn release_page(&mut self, container: u32, index: usize) {
-        let Some(id) = self.containers[container as usize].pages().get(index).map(|p| p.id) else { return };
+        let Some(page) = self.containers[container as usize].pages().get(index) else { return };
+        let (id, records) = (page.id, page.live as u64);
         self.table.forget(id);
+        self.clean_records -= records;
+        self.clean_pages -= 1;
         let page = match &mut self.containers[container as usize] {
             Container::Sealed(epoch) => Arc::get_mut(epoch).and_then(|epoch| epoch.take_page(index)),
             Container::Cache(pages) => pages.pop(),

@@ -70,7 +70,7 @@ impl Memtable {
             let mut more = Vec::with_capacity(operand.len() + 5);
             operands::append(&mut more, operand);
             key.check(self.log.header(location).value_len as usize + more.len())?;
-            return self.extend(key, place, location, &more, None);
+            return self.extend(key, place, location, &more, usize::MAX, None);
         }
         // Operands of an adopted epoch are in the version: linking to them would count them twice.
         let prev = (sequence > self.adopted).then(|| self.log.link(location));

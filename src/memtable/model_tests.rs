@@ -55,6 +55,7 @@ enum Op {
     Freeze,
     Adopt,
     Evict { bytes: u16 },
+    Tidy { bytes: u16 },
     OpenView,
     CloseView { which: u8 },
     Complete { group: u8 },
@@ -77,6 +78,7 @@ fn op() -> impl Strategy<Value = Op> {
         3 => Just(Op::Freeze),
         3 => Just(Op::Adopt),
         4 => (1_u16..2000).prop_map(|bytes| Op::Evict { bytes }),
+        3 => (1_u16..2000).prop_map(|bytes| Op::Tidy { bytes }),
         1 => Just(Op::OpenView),
         2 => any::<u8>().prop_map(|which| Op::CloseView { which }),
         1 => (0_u8..GROUPS).prop_map(|group| Op::Complete { group }),
@@ -354,6 +356,10 @@ impl World {
             }
             Op::Evict { bytes } => {
                 self.memtable.evict_step(bytes.into());
+                drop(self.memtable.take_trash());
+            }
+            Op::Tidy { bytes } => {
+                self.memtable.tidy_step(bytes.into());
                 drop(self.memtable.take_trash());
             }
             Op::OpenView => {

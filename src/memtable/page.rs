@@ -78,6 +78,8 @@ const FLOOR_PAGES: usize = 4;
 #[derive(Debug)]
 pub(super) struct PagePool {
     budget: Part,
+    /// For what isn't pages: it doesn't count against the floor.
+    beside: Budget,
     slabs: Slabs,
     page_bytes: usize,
     free: Vec<Page>,
@@ -88,8 +90,8 @@ pub(super) struct PagePool {
 
 impl PagePool {
     pub(super) fn new(budget: &Budget, slabs: Slabs, page_bytes: usize, keep: usize) -> Self {
-        let budget = budget.part((FLOOR_PAGES * page_bytes) as u64);
-        Self { budget, slabs, page_bytes, free: Vec::new(), keep, promised: false }
+        let (beside, budget) = (budget.clone(), budget.part((FLOOR_PAGES * page_bytes) as u64));
+        Self { budget, beside, slabs, page_bytes, free: Vec::new(), keep, promised: false }
     }
 
     pub(super) fn page_bytes(&self) -> usize {
@@ -119,6 +121,11 @@ impl PagePool {
         };
         let bytes = if size == PIECE_BYTES { self.slabs.piece() } else { Piece::zeroed(size) };
         Ok(Page { bytes, used: 0, live: 0, id: 0, reservation })
+    }
+
+    /// Memory for what is kept of the pages beside them.
+    pub(super) fn reserve_beside(&self, bytes: u64) -> Reservation {
+        self.beside.force(Purpose::Index, bytes)
     }
 
     /// Promises pages for `bytes` of records, until [`PagePool::end_promise`].

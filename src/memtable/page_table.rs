@@ -5,9 +5,10 @@
 
 #![expect(unsafe_code, reason = "`cargo bench --bench w1` shows what for")]
 
+use crate::cache::budget::Reservation;
 use crate::io::memory::View;
 
-use super::location::{Location, MAX_PAGES};
+use super::location::{Location, MAX_PAGE_BYTES, MAX_PAGES};
 use super::page::Page;
 
 const NONE: u32 = u32::MAX;
@@ -28,12 +29,33 @@ impl PageEntry {
     const FREE: Self = Self { view: View::EMPTY, container: NONE, index: 0, birth: 0 };
 }
 
+/// Records start at multiples of this.
+const RECORD_ALIGNMENT: usize = 8;
+
+/// Which records of a page nothing leads to any more: a bit for each place where one may start.
+#[derive(Debug)]
+struct Marks {
+    words: Box<[u64]>,
+    _reservation: Reservation,
+}
+
+impl Marks {
+    #[cold]
+    fn new(page_bytes: usize, reserve: impl FnOnce(u64) -> Reservation) -> Self {
+        // A larger page holds one record.
+        let words = page_bytes.min(MAX_PAGE_BYTES).div_ceil(RECORD_ALIGNMENT * 64);
+        Self { words: vec![0; words].into(), _reservation: reserve((words * 8) as u64) }
+    }
+}
+
 /// The pages of one log. The log owns the pages, and keeps to this: a page in the table exists, in one of the log's
 /// containers, until it has been forgotten; and the bytes of a page that a reader on another thread may hold are written
 /// by nobody.
 #[derive(Debug, Default)]
 pub(super) struct PageTable {
     entries: Vec<PageEntry>,
+    /// Beside the entries, which stay small.
+    marks: Vec<Option<Marks>>,
     free: Vec<u32>,
     next_birth: u32,
 }
@@ -46,6 +68,7 @@ impl PageTable {
             Some(id) => id,
             None if self.entries.len() < MAX_PAGES => {
                 self.entries.push(PageEntry::FREE);
+                self.marks.push(None);
                 self.entries.len() as u32 - 1
             }
             None => return None,
@@ -59,6 +82,7 @@ impl PageTable {
     /// Forgets a page: nothing leads to it any more, and it may go.
     pub(super) fn forget(&mut self, id: u32) {
         self.entries[id as usize] = PageEntry::FREE;
+        self.marks[id as usize] = None;
         self.free.push(id);
     }
 
@@ -76,6 +100,22 @@ impl PageTable {
     pub(super) fn is_born(&self, location: Location, leads_to: impl FnOnce(u32) -> bool) -> bool {
         let entry = self.entry(location);
         entry.container != NONE && leads_to(entry.birth)
+    }
+
+    /// Notes that nothing in the index leads to the record at `location` any more.
+    #[inline]
+    pub(super) fn mark_gone(&mut self, location: Location, reserve: impl FnOnce(u64) -> Reservation) {
+        let bit = location.offset() / RECORD_ALIGNMENT;
+        let page_bytes = self.entry(location).view.length();
+        let marks = self.marks[location.page()].get_or_insert_with(|| Marks::new(page_bytes, reserve));
+        marks.words[bit / 64] |= 1 << (bit % 64);
+    }
+
+    /// True when it is known that nothing in the index leads to the record at `location`.
+    #[inline]
+    pub(super) fn is_gone(&self, location: Location) -> bool {
+        let bit = location.offset() / RECORD_ALIGNMENT;
+        self.marks[location.page()].as_ref().is_some_and(|marks| marks.words[bit / 64] >> (bit % 64) & 1 == 1)
     }
 
     /// The bytes of the page in which `location` lies; none when the page has been forgotten.

@@ -143,6 +143,8 @@ impl Memtable {
         for location in doomed.drain(..) {
             if self.log.is_open(location) {
                 self.log.kill(location);
+            } else {
+                self.log.mark_gone(location);
             }
         }
         self.scratch_locations = doomed;

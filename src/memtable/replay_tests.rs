@@ -306,6 +306,73 @@ fn records_read_since_outlive_an_eviction_and_the_others_dont() {
 }
 
 #[test]
+fn deletes_among_values_that_die_keep_no_pages_in_memory() {
+    let mut memtable = memtable();
+    for id in 0..30_000_u64 {
+        let key = [b"stays", &id.to_be_bytes()[..]].concat();
+        memtable.put(MemKey::single(&key), &[1; 100], NEVER, Below::unknown).unwrap();
+    }
+    let before = memtable.stats().dirty_bytes;
+    for id in 0..100_000_u64 {
+        let key = id.to_be_bytes();
+        memtable.put(MemKey::single(&key), &[7; 200], NEVER, || Below::NothingAtKey).unwrap();
+        memtable.delete(MemKey::single(&key), Below::unknown).unwrap();
+        if id % 500 == 0 {
+            let key = [b"below", &key[..]].concat();
+            memtable.delete(MemKey::single(&key), Below::unknown).unwrap();
+        }
+    }
+    let grown = memtable.stats().dirty_bytes - before;
+    assert!(grown <= 1 << 20, "{grown} bytes for 200 deletes");
+    assert_eq!(memtable.freeze().record_count(), 30_200);
+}
+
+#[test]
+fn deletes_need_no_memory_where_there_is_none() {
+    let config = MemtableConfig { page_bytes: 4096, ..MemtableConfig::new(Budget::new(256 << 10)) };
+    let mut memtable = Memtable::new(config);
+    let mut written = 0_u64;
+    while memtable.put(MemKey::single(&written.to_be_bytes()), &[7; 100], NEVER, Below::unknown).is_ok() {
+        written += 1;
+    }
+    assert!(memtable.stats().dirty_bytes > 16 * 4096);
+    for id in 0..written {
+        memtable.delete(MemKey::single(&id.to_be_bytes()), Below::unknown).unwrap();
+    }
+    let epoch = memtable.freeze();
+    assert_eq!(epoch.record_count(), written);
+    assert!((0..written).all(|id| epoch.get(&id.to_be_bytes()).next().unwrap().kind == Kind::Delete));
+}
+
+#[test]
+fn what_is_rewritten_gives_its_memory_back_before_memory_is_short_and_nothing_is_forgotten() {
+    let mut memtable = memtable();
+    let single = |id: u64| id.to_be_bytes();
+    let member = |id: u64| [b"grp", &id.to_be_bytes()[..]].concat();
+    let mut most = 0;
+    for epoch in 0..40_u8 {
+        // A tenth is written once and never touched again.
+        for id in (0..20_000_u64).filter(|id| epoch == 0 || id % 10 > 0) {
+            memtable.put(MemKey::single(&single(id)), &[epoch; 100], NEVER, Below::unknown).unwrap();
+            memtable.put(MemKey::grouped(&member(id), 3), &[epoch; 100], NEVER, Below::unknown).unwrap();
+        }
+        let sealed = memtable.freeze();
+        memtable.adopt(sealed.last_sequence());
+        drop(sealed);
+        while memtable.is_untidy() && memtable.tidy_step(64 << 10) > 0 {}
+        let clean = memtable.stats().clean_bytes;
+        most = clean.max(most);
+    }
+    let alive = 40_000 * 150;
+    assert!(most <= 3 * alive, "{most} bytes held for {alive}");
+    for id in 0..20_000_u64 {
+        let expected = if id % 10 == 0 { [0; 100] } else { [39; 100] };
+        assert_eq!(value(&memtable.lookup(MemKey::single(&single(id)))).as_deref(), Some(&expected[..]));
+        assert_eq!(value(&memtable.lookup(MemKey::grouped(&member(id), 3))).as_deref(), Some(&expected[..]));
+    }
+}
+
+#[test]
 fn a_stale_read_is_not_promoted() {
     let mut memtable = memtable();
     let read_at = memtable.adopted_sequence();

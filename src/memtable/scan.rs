@@ -10,6 +10,7 @@ use crate::base::ids::Sequence;
 use crate::base::record::{Kind, Record};
 
 use super::group::{Group, MemberIter};
+use super::key::MemKey;
 use super::layout::Header;
 use super::location::Location;
 use super::lookup::{Base, Lookup};
@@ -67,15 +68,23 @@ impl Memtable {
     #[must_use]
     pub fn values(
         &self,
-        prefix: &[u8],
+        prefix: MemKey<'_>,
         bounds: UserKeyBounds<'_>,
         direction: Direction,
         now_ms: i64,
         alone: bool,
     ) -> Option<GroupValues<'_>> {
-        let group = self.groups.find(prefix).map(|id| self.groups.get(id));
+        let group = self.groups.find_hashed(prefix.hash(), prefix.prefix()).map(|id| self.groups.get(id));
         let known = alone || group.is_some_and(|group| group.complete_at(self.now().sequence));
         known.then(|| self.values_of(group, bounds, direction, now_ms))
+    }
+
+    /// True when memory knows all of the group of `prefix`.
+    #[inline]
+    #[must_use]
+    pub fn is_complete(&self, prefix: MemKey<'_>) -> bool {
+        let group = self.groups.find_hashed(prefix.hash(), prefix.prefix());
+        group.is_some_and(|id| self.groups.get(id).complete_at(self.now().sequence))
     }
 
     /// The newest value of the group of `prefix` in memory whose user key is at or after `from`, and its user key.

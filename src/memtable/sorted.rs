@@ -360,7 +360,10 @@ mod tests {
         fn check(&self, from: Bound<&[u8]>, to: Bound<&[u8]>) {
             for direction in [Direction::Forward, Direction::Backward] {
                 let mut found = Vec::new();
-                let values = self.memtable.values(PREFIX, (from, to), direction, i64::MIN, true).unwrap();
+                let values = self
+                    .memtable
+                    .values(MemKey::grouped(PREFIX, PREFIX.len()), (from, to), direction, i64::MIN, true)
+                    .unwrap();
                 found.extend(values.map(|(key, value)| (key.to_vec(), value.to_vec())));
                 if direction == Direction::Backward {
                     found.reverse();

@@ -12,6 +12,9 @@ use super::layout::{Header, NewRecord};
 use super::location::{Link, Location};
 use super::memtable::{Memtable, Place, RETAINED_STEP};
 
+/// Room for a value from which on a delete is not written over it.
+const LARGE_ROOM_BYTES: usize = 32;
+
 /// What a write wants to leave behind.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Write<'a> {
@@ -101,11 +104,19 @@ impl Memtable {
         if header.absent_below() && self.is_mutable(location, header.sequence) {
             self.remove_entry(&key, place, location);
             self.log.kill(location);
+            // A put that follows, as it does where rows are replaced, can be forgotten too.
+            self.note_absent(key);
             return Ok(());
         }
         match place {
             Place::Member(id) if self.views.is_empty() && self.groups.get(id).complete_at(self.current) => {
                 self.delete_silently(&key, id, location, &header)
+            }
+            // In place it would keep the value's page among those of the dead.
+            _ if header.room as usize >= LARGE_ROOM_BYTES && self.log.parts_deletes() => {
+                let parted = self.supersede(&key, place, location, &header, &Write::delete());
+                // Without memory for that it is.
+                parted.or_else(|_| self.overwrite(&key, place, location, &Write::delete()))
             }
             _ => self.overwrite(&key, place, location, &Write::delete()),
         }
@@ -221,6 +232,8 @@ impl Memtable {
         self.move_entry(key, place, location, new);
         if dies {
             self.log.kill(location);
+        } else {
+            self.log.mark_gone(location);
         }
         Ok(())
     }

@@ -8,7 +8,6 @@ use crate::base::ids::Sequence;
 use crate::base::key::prefix_end;
 use crate::base::record::{ExpiryMs, Kind};
 use crate::block::entry::Entry;
-use crate::block::forward::Forward;
 use crate::block::reader::Block;
 
 use super::filter::{Filter, key_hash, prefix_delete_hash, prefix_hash};
@@ -168,19 +167,16 @@ impl Segment {
         if behind || end.as_ref().is_some_and(|end| *end <= range.start) {
             return Ok(false);
         }
-        let (hash, handle) = (prefix_hash(prefix), self.meta().top_index);
-        let mut top = Forward::floor(self.top(access)?, prefix).map_err(|e| self.at(e, handle))?;
-        while let Some(entry) = top.record() {
-            if end.as_ref().is_some_and(|end| entry.key >= end.as_slice()) {
+        let hash = prefix_hash(prefix);
+        let mut passes = false;
+        self.each_partition_from(prefix, access, |separator, partition| {
+            if end.as_ref().is_some_and(|end| separator >= end.as_slice()) {
                 return Ok(false);
             }
-            let partition = index::decode_partition(entry.value).map_err(|e| self.at(e, handle))?;
-            if self.filter_passes(partition, hash, access)? {
-                return Ok(true);
-            }
-            top.advance().map_err(|e| self.at(e, handle))?;
-        }
-        Ok(false)
+            passes = self.filter_passes(partition, hash, access)?;
+            Ok(!passes)
+        })?;
+        Ok(passes)
     }
 }
 

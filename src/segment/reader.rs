@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 
 use crate::base::buffer::Buffer;
+use crate::block::forward::Forward;
 use crate::block::reader::Block;
 use crate::block::seal::{self, MAX_BLOCK_BYTES, SEAL_BYTES};
 use crate::cache::block_cache::{BlockCache, BlockKey};
@@ -164,6 +165,54 @@ impl Segment {
             Some(Some(top)) if access != Access::Source => Ok(top.floor(key)),
             _ => self.partition_of_block(key, access),
         }
+    }
+
+    /// Reads the top-level index and all filters into the cache, filters of at most `most_bytes`, and returns their bytes:
+    /// whether something is absent can then be answered without I/O, as writes want it.
+    ///
+    /// # Errors
+    /// Corruption and `Unsupported` that name file and offset; I/O errors.
+    pub fn warm(&self, most_bytes: u64) -> Result<u64> {
+        let mut bytes = 0;
+        let warmed = self.each_partition_from(&[], Access::Fill, |_, partition| {
+            bytes += u64::from(partition.filter.length_bytes);
+            if bytes <= most_bytes {
+                self.load(partition.filter, Access::Fill)?;
+            }
+            Ok(bytes <= most_bytes)
+        });
+        resident(warmed)?;
+        Ok(bytes)
+    }
+
+    /// Shows `visit` the partitions for keys of `from` and above, with where each begins, until it says false.
+    pub(super) fn each_partition_from(
+        &self,
+        from: &[u8],
+        access: Access,
+        mut visit: impl FnMut(&[u8], Partition) -> Result<bool, Stop>,
+    ) -> Result<(), Stop> {
+        if access == Access::Fill && self.top.get().is_none() {
+            self.partition_of_block(from, access)?;
+        }
+        if let Some(Some(top)) = self.top.get() {
+            for (separator, partition) in top.partitions_from(from) {
+                if !visit(separator, partition)? {
+                    break;
+                }
+            }
+            return Ok(());
+        }
+        let handle = self.meta.top_index;
+        let mut top = Forward::floor(self.top(access)?, from).map_err(|e| self.at(e, handle))?;
+        while let Some(entry) = top.record() {
+            let partition = index::decode_partition(entry.value).map_err(|e| self.at(e, handle))?;
+            if !visit(entry.key, partition)? {
+                break;
+            }
+            top.advance().map_err(|e| self.at(e, handle))?;
+        }
+        Ok(())
     }
 
     #[cold]

@@ -60,13 +60,26 @@ impl TopIndex {
     /// The partition that answers for `key`; `None` when it is before all keys.
     #[inline]
     pub fn floor(&self, key: &[u8]) -> Option<Partition> {
+        self.at_or_below(key).checked_sub(1).and_then(|at| self.partitions.get(at)).copied()
+    }
+
+    /// How many separators are at or below `key`.
+    #[inline]
+    fn at_or_below(&self, key: &[u8]) -> usize {
         let (mut low, mut high) = (0, self.partitions.len());
         // Separators before `low` are at or below the key, those from `high` on above it.
         while low < high {
             let middle = low + (high - low) / 2;
             if self.key(middle) <= key { low = middle + 1 } else { high = middle }
         }
-        low.checked_sub(1).and_then(|at| self.partitions.get(at)).copied()
+        low
+    }
+
+    /// The partitions that hold keys of `from` and above, with where each begins.
+    #[inline]
+    pub fn partitions_from(&self, from: &[u8]) -> impl Iterator<Item = (&[u8], Partition)> {
+        let first = self.at_or_below(from).saturating_sub(1);
+        (first..self.partitions.len()).filter_map(|at| Some((self.key(at), *self.partitions.get(at)?)))
     }
 }
 
@@ -104,6 +117,9 @@ mod tests {
             let key = key.to_be_bytes();
             let expected = block.floor(&key).unwrap().map(|e| index::decode_partition(block.value_bytes(&e)).unwrap());
             assert_eq!(top.floor(&key), expected, "{key:?}");
+            let from: Vec<Partition> = top.partitions_from(&key).map(|(_, partition)| partition).collect();
+            assert_eq!(from.len(), 100 - usize::from(u16::from_be_bytes(key).saturating_sub(5) / 7).min(99), "{key:?}");
+            assert!(expected.is_none_or(|first| from[0] == first), "{key:?}");
         }
         assert_eq!(top.floor(&[]), None);
     }

@@ -87,6 +87,7 @@ impl<'a> ElementReader<'a> {
     ///
     /// # Errors
     /// Corruption when a length leads outside the chunk.
+    #[inline]
     pub(crate) fn next(&mut self) -> Result<Option<&'a [u8]>> {
         match self.reader.remaining() {
             0 => Ok(None),

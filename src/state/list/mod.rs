@@ -127,7 +127,88 @@ impl<K: Codec, T: Codec, N: Codec> ListState<K, T, N> {
     /// `InvalidArgument` for a key of another subtask; `Codec` when stored bytes are no `T`; those of
     /// reading.
     pub fn get(self, backend: &mut Backend, at: impl Address<K, N>) -> Result<Vec<T>> {
-        self.iter(backend, at)?.collect()
+        let mut elements = Vec::new();
+        self.visit(backend, at, |element| {
+            elements.push(element);
+            Ok(())
+        })?;
+        Ok(elements)
+    }
+
+    /// Reads the whole list and removes it, in one call: what a window does when it fires.
+    ///
+    /// # Errors
+    /// As [`ListState::get`] and [`ListState::clear`]. Nothing was removed then.
+    pub fn take(self, backend: &mut Backend, at: impl Address<K, N>) -> Result<Vec<T>> {
+        let at = Located::of(backend, &at)?;
+        let mut elements = Vec::new();
+        self.visit_at(backend, &at, |element| {
+            elements.push(T::decode(element)?);
+            Ok(())
+        })?;
+        self.handle.delete_all(backend, &at)?;
+        Ok(elements)
+    }
+
+    /// Calls `visit` with each element, oldest first, and ends at the first error.
+    ///
+    /// # Errors
+    /// As [`ListState::get`], and what `visit` returns.
+    pub fn visit(
+        self,
+        backend: &mut Backend,
+        at: impl Address<K, N>,
+        mut visit: impl FnMut(T) -> Result<()>,
+    ) -> Result<()> {
+        let at = Located::of(backend, &at)?;
+        self.visit_at(backend, &at, |element| visit(T::decode(element)?))
+    }
+
+    /// As [`ListState::visit`], but shows each element's bytes where they lie, as the codec of `T` wrote them: for those who
+    /// needn't have a `T` of each, because they look at a field, compare, or copy the bytes elsewhere.
+    ///
+    /// # Errors
+    /// Those of reading, and what `visit` returns.
+    ///
+    /// # Examples
+    /// ```
+    /// # use highwater::*;
+    /// # let dir = tempfile::tempdir()?;
+    /// # let env = Environment::builder(dir.path()).store("memory:///").open()?;
+    /// # let mut b = env.backend(&Operator::new("op", 128), Subtask { index: 0, parallelism: 1 }, None)?;
+    /// let pages = b.list_state::<String, String>("pages")?;
+    /// pages.add_all(&mut b, "visitor", ["/".to_string(), "/about".to_string()])?;
+    /// let mut bytes = 0;
+    /// pages.visit_encoded(&mut b, "visitor", |page| {
+    ///     bytes += page.len();
+    ///     Ok(())
+    /// })?;
+    /// assert_eq!(bytes, 7);
+    /// assert_eq!(pages.take(&mut b, "visitor")?, ["/", "/about"]);
+    /// assert!(pages.is_empty(&mut b, "visitor")?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn visit_encoded(
+        self,
+        backend: &mut Backend,
+        at: impl Address<K, N>,
+        visit: impl FnMut(&[u8]) -> Result<()>,
+    ) -> Result<()> {
+        let at = Located::of(backend, &at)?;
+        self.visit_at(backend, &at, visit)
+    }
+
+    #[inline]
+    fn visit_at(self, backend: &mut Backend, at: &Located, mut visit: impl FnMut(&[u8]) -> Result<()>) -> Result<()> {
+        let expiry = ChunkExpiry::now(self.handle, backend);
+        let mut scan = self.handle.scan(backend, at, UNBOUNDED, Direction::Forward)?;
+        while let Some((_, chunk)) = scan.next()? {
+            let mut elements = expiry.open(chunk)?;
+            while let Some(element) = elements.next()? {
+                visit(element)?;
+            }
+        }
+        Ok(())
     }
 
     /// True when there is no element.

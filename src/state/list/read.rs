@@ -19,7 +19,8 @@ pub(crate) struct ChunkExpiry {
 
 impl ChunkExpiry {
     pub(super) fn now(handle: Handle, backend: &Backend) -> Self {
-        Self::at(handle, backend.now_ms())
+        // Only a time to live needs to know the time.
+        Self::at(handle, handle.ttl_ms.map_or(0, |_| backend.now_ms()))
     }
 
     pub(super) fn at(handle: Handle, now_ms: i64) -> Self {

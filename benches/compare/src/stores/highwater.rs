@@ -317,9 +317,10 @@ impl Store for Highwater {
         let Token::List(token) = &self.states[usize::from(state)] else {
             return Err(mismatch(&self.states[usize::from(state)]));
         };
-        for element in token.iter(&mut self.backend, (key, &namespace))? {
-            see.value(element?.bytes());
-        }
+        token.visit_encoded(&mut self.backend, (key, &namespace), |element| {
+            see.value(element);
+            Ok(())
+        })?;
         Ok(())
     }
 
