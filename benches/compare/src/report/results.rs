@@ -41,7 +41,9 @@ fn measured(report: &Report, plots: &[String]) -> String {
         report.load
     );
     out.push_str("### Against the targets\n\n");
-    out.push_str("The worst interval and the better RocksDB count. Ratios are medians (least to greatest of the pairs).\n\n");
+    out.push_str(
+        "The worst interval and the better RocksDB count. Ratios are medians (least to greatest of the pairs).\n\n",
+    );
     out.push_str("| Work | Measure | Every | Measured | Target | Floor | |\n|---|---|---|---|---|---|---|\n");
     for target in TARGETS {
         for title in target.titles {
