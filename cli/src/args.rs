@@ -119,6 +119,9 @@ pub struct RunArgs {
     /// Completed checkpoints that are kept.
     #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub retain: u32,
+    /// Older ones are kept for so long after they completed, too.
+    #[arg(long, default_value = "0s", value_name = "D", value_parser = parse_duration)]
+    pub retain_for: Duration,
     /// How long an unreferenced object is kept before it is deleted.
     #[arg(long, default_value = "1h", value_name = "D", value_parser = parse_duration)]
     pub grace: Duration,
@@ -187,6 +190,69 @@ pub enum CheckpointsCommand {
     Show(CheckpointArgs),
     /// Check every checksum; exits 3 and names the object when one doesn't hold.
     Verify(CheckpointArgs),
+    /// Hold a checkpoint, whatever retention says, until it is unpinned. Works beside a running job.
+    Pin(PinArgs),
+    /// Give up a pin.
+    Unpin(PinArgs),
+    /// Condemn a checkpoint: nobody can go on from it any more, and what it alone needs goes with the next gc after the grace period. Refused for one
+    /// that is pinned, for the newest, and for the newest that later ones build on. (A job that isn't needed at all goes by deleting its root.)
+    Delete(OneCheckpointArgs),
+    /// Delete what no checkpoint needs any more: condemned ones after the grace period, and what was left behind. Works beside a running job.
+    Gc(GcArgs),
+}
+
+/// A checkpoint and the name of a pin on it.
+#[derive(Debug, Args)]
+pub struct PinArgs {
+    /// The job's root.
+    #[arg(value_name = "URL")]
+    pub url: String,
+    /// `id` or `epoch/id`.
+    #[arg(value_name = "ID")]
+    pub id: String,
+    /// The pin, by any name that isn't taken in this root.
+    #[arg(value_name = "NAME")]
+    pub name: String,
+    /// Print one line of JSON on stdout.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// One checkpoint.
+#[derive(Debug, Args)]
+pub struct OneCheckpointArgs {
+    /// The job's root.
+    #[arg(value_name = "URL")]
+    pub url: String,
+    /// `id` or `epoch/id`.
+    #[arg(value_name = "ID")]
+    pub id: String,
+    /// Print one line of JSON on stdout.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What `checkpoints gc` takes.
+#[derive(Debug, Args)]
+pub struct GcArgs {
+    /// The job's root.
+    #[arg(value_name = "URL")]
+    pub url: String,
+    /// Condemn all checkpoints but the newest N, those that are young enough and pinned ones first [default: condemn none].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub retain: Option<u32>,
+    /// With --retain (1 unless given): keep older ones for so long after they completed too.
+    #[arg(long, value_name = "D", value_parser = parse_positive_duration)]
+    pub retain_for: Option<Duration>,
+    /// How long what nobody needs is kept before it is deleted. No shorter than the --grace of a job that runs: it may be reading.
+    #[arg(long, default_value = "1h", value_name = "D", value_parser = parse_duration)]
+    pub grace: Duration,
+    /// Say what would be condemned and deleted, and change nothing.
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Print one line of JSON on stdout.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// A store.

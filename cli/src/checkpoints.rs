@@ -1,4 +1,4 @@
-//! `highwater checkpoints`: what is in a root, without changing anything.
+//! `highwater checkpoints`: what is in a root, without changing anything. What changes something is in [`lifecycle`].
 
 use std::collections::BTreeSet;
 
@@ -9,6 +9,7 @@ use crate::args::{CheckpointArgs, CheckpointsCommand, StoreArgs};
 use crate::backend::{Context, KEYED, Peek, reached, root_log};
 use crate::console;
 use crate::exit::{Failure, Outcome};
+use crate::lifecycle;
 use crate::report::{
     BadObject, KeyGroupReport, ListReport, ListedCheckpoint, SegmentReport, ShowReport, StateReport, VerifyReport,
     readable_metadata,
@@ -19,9 +20,13 @@ use crate::tables;
 ///
 /// # Errors
 ///
-/// There is no job or no such checkpoint, or something in it is damaged (3); the URL names no store (2).
+/// There is no job or no such checkpoint, or something in it is damaged (3); the URL names no store (2); those of [`lifecycle`].
 pub fn main(command: &CheckpointsCommand) -> Outcome<()> {
     match command {
+        CheckpointsCommand::Pin(args) => lifecycle::pin(args),
+        CheckpointsCommand::Unpin(args) => lifecycle::unpin(args),
+        CheckpointsCommand::Delete(args) => lifecycle::delete(args),
+        CheckpointsCommand::Gc(args) => lifecycle::gc(args),
         CheckpointsCommand::List(args) => {
             let report = list(args)?;
             if args.json { console::json_line(&report) } else { console::table(&tables::list(&report)) }
@@ -59,6 +64,7 @@ fn list(args: &StoreArgs) -> Outcome<ListReport> {
             completed: utc(checkpoint.completed_ms())?,
             parallelism,
             bytes: reached(store, checkpoint)?.values().sum(),
+            pins: state.pins_of(checkpoint.id()).map(|pin| pin.name.clone()).collect(),
         })
     });
     Ok(ListReport { checkpoints: checkpoints.collect::<Outcome<_>>()? })

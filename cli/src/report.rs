@@ -100,6 +100,8 @@ pub struct ListedCheckpoint {
     pub parallelism: u32,
     /// Bytes that it reaches.
     pub bytes: u64,
+    /// Names of the pins that hold it.
+    pub pins: Vec<String>,
 }
 
 /// What `checkpoints show --json` prints.

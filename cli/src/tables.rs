@@ -36,13 +36,11 @@ pub fn list(report: &ListReport) -> String {
     if report.checkpoints.is_empty() {
         return "no completed checkpoint\n".to_owned();
     }
-    let mut rows = vec![row([&"ID", &"COMPLETED", &"SUBTASKS", &"BYTES"])];
-    rows.extend(
-        report
-            .checkpoints
-            .iter()
-            .map(|c| row([&format!("{}/{}", c.epoch, c.id), &c.completed, &c.parallelism, &format_size(c.bytes)])),
-    );
+    let mut rows = vec![row([&"ID", &"COMPLETED", &"SUBTASKS", &"BYTES", &"PINNED BY"])];
+    rows.extend(report.checkpoints.iter().map(|c| {
+        let id = format!("{}/{}", c.epoch, c.id);
+        row([&id, &c.completed, &c.parallelism, &format_size(c.bytes), &c.pins.join(", ")])
+    }));
     table(&rows)
 }
 
@@ -102,10 +100,11 @@ mod tests {
             completed: "2026-01-01T00:00:00Z".into(),
             parallelism: 2,
             bytes: 2048,
+            pins: if id == 9 { vec!["a".into(), "b".into()] } else { vec![] },
         };
         assert_eq!(
             list(&ListReport { checkpoints: vec![checkpoint(9), checkpoint(10)] }),
-            "ID    COMPLETED             SUBTASKS  BYTES\n1/9   2026-01-01T00:00:00Z  2         2.0 KiB\n1/10  2026-01-01T00:00:00Z  2         2.0 KiB\n"
+            "ID    COMPLETED             SUBTASKS  BYTES    PINNED BY\n1/9   2026-01-01T00:00:00Z  2         2.0 KiB  a, b\n1/10  2026-01-01T00:00:00Z  2         2.0 KiB\n"
         );
     }
 

@@ -52,6 +52,8 @@ pub struct Place {
     pub checkpoint_timeout: Duration,
     /// Completed checkpoints that are kept.
     pub retain: usize,
+    /// For how long older ones are kept.
+    pub retain_for: Duration,
     /// How long what nobody reaches is kept.
     pub grace: Duration,
 }
@@ -74,6 +76,7 @@ impl Place {
             interval: args.interval,
             checkpoint_timeout: args.checkpoint_timeout,
             retain: args.retain as usize,
+            retain_for: args.retain_for,
             grace: args.grace,
         }
     }
@@ -106,6 +109,7 @@ impl Place {
     fn settings(&self) -> CoordinatorSettings {
         CoordinatorSettings {
             retain: self.retain,
+            retain_for: self.retain_for,
             grace: self.grace,
             timeout: self.checkpoint_timeout,
             // The schedule of the run counts those in flight, and a run puts up with any number of failures.

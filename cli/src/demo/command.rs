@@ -102,6 +102,7 @@ fn place(store: &str, dir: &Path, args: &DemoArgs) -> Place {
         interval: interval(args),
         checkpoint_timeout: CHECKPOINT_TIMEOUT,
         retain: 3,
+        retain_for: Duration::ZERO,
         grace: Duration::from_secs(60),
     }
 }

@@ -13,11 +13,12 @@
 //!             checkpoints: count, then id, completed_ms i64, metadata, parts (count, each as in `part`)
 //!             pins: count, then name, id, epoch that restored + 1 or 0
 //!             condemned: count, then first id, last id, since_ms i64, condemned_ms i64
+//!             oldest in flight: id + 1 or 0
 //!             recent attempts: count, then attempt u64, epoch
 //!
 //! entry 1, attempt 0x0a, written at 5 ms, that claims epoch 1:
 //! 01  0a 00 00 00 00 00 00 00  05 00 00 00 00 00 00 00  01 01
-//! 01 01 0a 00 00 00 00 00 00 00  00  00  00  00  00  01 0a 00 00 00 00 00 00 00 01
+//! 01 01 0a 00 00 00 00 00 00 00  00  00  00  00  00  00  01 0a 00 00 00 00 00 00 00 01
 //! ```
 
 use super::super::claim::Claim;
@@ -189,6 +190,7 @@ fn encode_state(state: &LineageState, out: &mut Vec<u8>) {
         put_varint(out, pin.restored_by.map_or(0, |epoch| epoch + 1));
     }
     put_condemned(out, &state.condemned);
+    put_varint(out, state.oldest_in_flight.map_or(0, |id| id.saturating_add(1)));
     put_varint(out, state.recent.len() as u64);
     for (attempt, epoch) in &state.recent {
         out.extend_from_slice(&attempt.to_le_bytes());
@@ -218,7 +220,17 @@ fn decode_state(reader: &mut Reader<'_>) -> Result<LineageState> {
         Ok(Pin { name, id, restored_by: r.varint()?.checked_sub(1) })
     })?;
     let condemned = read_all(reader, read_condemned)?;
+    let oldest_in_flight = reader.varint()?.checked_sub(1);
     let recent = read_all(reader, |r| Ok((r.u64()?, r.varint()?)))?;
     let max_parallelism = operators.into_iter().collect();
-    Ok(LineageState { claim, max_parallelism, greatest_completed, checkpoints, pins, condemned, recent })
+    Ok(LineageState {
+        claim,
+        max_parallelism,
+        greatest_completed,
+        checkpoints,
+        pins,
+        condemned,
+        oldest_in_flight,
+        recent,
+    })
 }
