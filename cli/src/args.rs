@@ -190,6 +190,8 @@ pub enum CheckpointsCommand {
     Show(CheckpointArgs),
     /// Check every checksum; exits 3 and names the object when one doesn't hold.
     Verify(CheckpointArgs),
+    /// Read one key out of a checkpoint.
+    Get(GetArgs),
     /// Hold a checkpoint, whatever retention says, until it is unpinned. Works beside a running job.
     Pin(PinArgs),
     /// Give up a pin.
@@ -199,6 +201,29 @@ pub enum CheckpointsCommand {
     Delete(OneCheckpointArgs),
     /// Delete what no checkpoint needs any more: condemned ones after the grace period, and what was left behind. Works beside a running job.
     Gc(GcArgs),
+}
+
+/// What `checkpoints get` takes.
+#[derive(Debug, Args)]
+pub struct GetArgs {
+    /// The job's root.
+    #[arg(value_name = "URL")]
+    pub url: String,
+    /// `id` or `epoch/id`.
+    #[arg(value_name = "ID")]
+    pub id: String,
+    /// The state, by the name that `show` gives.
+    #[arg(long, value_name = "NAME")]
+    pub state: String,
+    /// The key as it stands in the input; for other jobs, its encoded bytes.
+    #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
+    pub key: String,
+    /// The key is given in hex.
+    #[arg(long)]
+    pub hex: bool,
+    /// Print one line of JSON on stdout.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// A checkpoint and the name of a pin on it.

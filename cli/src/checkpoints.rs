@@ -4,12 +4,14 @@ use std::collections::BTreeSet;
 
 use highwater::CompletedCheckpoint;
 use highwater::inspect;
+use highwater::io::other_roots::OtherRoots;
 
 use crate::args::{CheckpointArgs, CheckpointsCommand, StoreArgs};
-use crate::backend::{Context, KEYED, Peek, reached, root_log};
+use crate::backend::{Context, KEYED, Peek, clock, reached, root_log};
 use crate::console;
 use crate::exit::{Failure, Outcome};
 use crate::lifecycle;
+use crate::lookup;
 use crate::report::{
     BadObject, KeyGroupReport, ListReport, ListedCheckpoint, SegmentReport, ShowReport, StateReport, VerifyReport,
     readable_metadata,
@@ -23,6 +25,7 @@ use crate::tables;
 /// There is no job or no such checkpoint, or something in it is damaged (3); the URL names no store (2); those of [`lifecycle`].
 pub fn main(command: &CheckpointsCommand) -> Outcome<()> {
     match command {
+        CheckpointsCommand::Get(args) => lookup::get(args),
         CheckpointsCommand::Pin(args) => lifecycle::pin(args),
         CheckpointsCommand::Unpin(args) => lifecycle::unpin(args),
         CheckpointsCommand::Delete(args) => lifecycle::delete(args),
@@ -79,7 +82,7 @@ fn show(args: &CheckpointArgs) -> Outcome<ShowReport> {
             .latest()
             .ok_or_else(|| Failure::checkpoint(format!("the job in {} has no completed checkpoint", args.url)))?,
     };
-    let holds = inspect::describe::describe(store, checkpoint).outcome()?;
+    let holds = inspect::describe::describe(store, &OtherRoots::new(clock()), checkpoint).outcome()?;
     let (parallelism, max_parallelism) = parallelism(checkpoint);
     let metadata = match checkpoint.metadata() {
         [] => holds.parts.iter().map(|part| part.metadata.as_slice()).find(|bytes| !bytes.is_empty()),

@@ -18,6 +18,7 @@ pub mod input;
 pub mod job;
 pub mod kill;
 pub mod lifecycle;
+pub mod lookup;
 pub mod metrics;
 pub mod output;
 pub mod position;

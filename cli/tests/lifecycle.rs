@@ -136,3 +136,57 @@ fn bad_input_gc_pin_and_delete_on_what_is_no_root_change_nothing() {
     }
     assert!(job.files() == before);
 }
+
+#[test]
+fn get_tells_the_windows_of_a_key_in_words_and_that_there_are_none() {
+    for (aggregation, state, keys) in
+        [(WINDOWS, "windows", &["UA", "AA", "B6", "DL", "MQ"][..]), (SESSIONS, "sessions", &[])]
+    {
+        let job = Job::new(aggregation);
+        job.run_killed_at("in-append:3", "--rate 8000").expect(-9);
+        let store = job.path("store");
+        let id = name_of(listed(&store).last().unwrap());
+        let get = |line: &str, rest: &[&str]| {
+            checkpoints(&format!("get {line}"), &store, &[&[&id, "--state", state, "--key"], rest].concat())
+        };
+        let want = support::expected(aggregation).output;
+        let keys: Vec<String> = match keys {
+            [] => want.lines().skip(1).map(|row| row.split(',').nth(2).unwrap().to_owned()).collect(),
+            keys => keys.iter().map(|key| (*key).to_owned()).collect(),
+        };
+        let mut windows = 0;
+        for key in keys.iter().take(60) {
+            let json = get("--json", &[key]).expect(0).json();
+            assert_eq!(json["found"], !json["entries"].as_array().unwrap().is_empty());
+            assert_eq!(json["places"][0]["operator"], "windows", "{json}");
+            for entry in json["entries"].as_array().unwrap() {
+                windows += 1;
+                // It goes on, so what is to come of it has at least as many rows.
+                let start = entry["start"].as_str().unwrap();
+                if aggregation == WINDOWS {
+                    let row = want.lines().find(|row| row.starts_with(&format!("{start},{key},"))).unwrap();
+                    let rows: u64 = row.split(',').nth(2).unwrap().parse().unwrap();
+                    assert!(
+                        entry["rows"].as_u64().is_some_and(|found| (1..=rows).contains(&found)),
+                        "{entry} of {row}"
+                    );
+                }
+                let text = get("", &[key]).expect(0).stdout;
+                assert!(text.contains(&format!("from {start} to ")) && text.contains(" rows, "), "{text}");
+            }
+        }
+        assert!(windows > 0, "{aggregation}");
+        let json = get("--json", &["no such key"]).expect(0).json();
+        assert_eq!((&json["found"], &json["entries"]), (&false.into(), &Value::Array(vec![])));
+        assert!(get("", &["no such key"]).expect(0).stdout.contains("not found"));
+        let hex: String = keys[0].bytes().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(
+            get("--json --hex", &[&hex]).expect(0).json()["entries"],
+            get("--json", &[&keys[0]]).json()["entries"]
+        );
+        assert_eq!(get("--hex", &["xyz"]).code, 2);
+        let ended = checkpoints("get", &store, &[&id, "--state", "wind", "--key", "UA"]).expect(2);
+        assert!(ended.stderr.contains("`wind`") && ended.stderr.contains(state), "{ended:?}");
+        checkpoints("get", &store, &["9/9", "--state", state, "--key", "UA"]).expect(3);
+    }
+}
