@@ -13,8 +13,8 @@ use crate::exit::{Failure, Outcome};
 use crate::lifecycle;
 use crate::lookup;
 use crate::report::{
-    BadObject, KeyGroupReport, ListReport, ListedCheckpoint, SegmentReport, ShowReport, StateReport, VerifyReport,
-    readable_metadata,
+    BadObject, KeyGroupReport, ListReport, ListedCheckpoint, OriginReport, SegmentReport, ShowReport, StateReport,
+    VerifyReport, readable_metadata,
 };
 use crate::tables;
 
@@ -29,6 +29,8 @@ pub fn main(command: &CheckpointsCommand) -> Outcome<()> {
         CheckpointsCommand::Pin(args) => lifecycle::pin(args),
         CheckpointsCommand::Unpin(args) => lifecycle::unpin(args),
         CheckpointsCommand::Delete(args) => lifecycle::delete(args),
+        CheckpointsCommand::Copy(args) => lifecycle::copy(args),
+        CheckpointsCommand::Fork(args) => lifecycle::fork(args),
         CheckpointsCommand::Gc(args) => lifecycle::gc(args),
         CheckpointsCommand::List(args) => {
             let report = list(args)?;
@@ -70,7 +72,14 @@ fn list(args: &StoreArgs) -> Outcome<ListReport> {
             pins: state.pins_of(checkpoint.id()).map(|pin| pin.name.clone()).collect(),
         })
     });
-    Ok(ListReport { checkpoints: checkpoints.collect::<Outcome<_>>()? })
+    let forked_from = state.origin.as_ref().map(|origin| OriginReport {
+        url: origin.url.clone(),
+        checkpoint: origin.source.to_string(),
+        forked: origin.forked.to_string(),
+        needed: state.needs_origin(),
+        pin: origin.pinned.then(|| origin.pin.clone()),
+    });
+    Ok(ListReport { checkpoints: checkpoints.collect::<Outcome<_>>()?, forked_from })
 }
 
 fn show(args: &CheckpointArgs) -> Outcome<ShowReport> {
@@ -130,7 +139,7 @@ fn verify(args: &CheckpointArgs) -> Outcome<VerifyReport> {
     let peek = Peek::at(&args.url)?;
     let store =
         peek.store().ok_or_else(|| Failure::checkpoint(format!("there is no Highwater job in {}", args.url)))?;
-    let found = inspect::verify::verify(&root_log(store)).outcome()?;
+    let found = inspect::verify::verify(&root_log(store), &OtherRoots::new(clock())).outcome()?;
     let mut report = VerifyReport {
         objects: found.objects,
         bytes: found.bytes,
@@ -140,7 +149,8 @@ fn verify(args: &CheckpointArgs) -> Outcome<VerifyReport> {
     if let Some(id) = &args.id {
         let (_, state) = peek.job()?;
         let objects = reached(store, state.named(id).outcome()?)?;
-        report.bad.retain(|bad| objects.contains_key(&bad.name));
+        // What lies in another root is that of the one checkpoint that a fork begins with.
+        report.bad.retain(|bad| objects.contains_key(&bad.name) || bad.name.contains("://"));
         report.objects = objects.len() as u64;
         report.bytes = objects.values().sum();
     }

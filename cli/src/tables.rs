@@ -41,7 +41,16 @@ pub fn list(report: &ListReport) -> String {
         let id = format!("{}/{}", c.epoch, c.id);
         row([&id, &c.completed, &c.parallelism, &format_size(c.bytes), &c.pins.join(", ")])
     }));
-    table(&rows)
+    let mut text = table(&rows);
+    if let Some(origin) = &report.forked_from {
+        let state = match &origin.pin {
+            _ if origin.needed => format!("{} needs its data there", origin.forked),
+            Some(pin) => format!("which isn't needed any more; the next gc here gives up its pin `{pin}`"),
+            None => "which isn't needed any more".to_owned(),
+        };
+        let _ = writeln!(text, "forked from checkpoint {} of {}: {state}", origin.checkpoint, origin.url);
+    }
+    text
 }
 
 /// `checkpoints show`.
@@ -93,7 +102,7 @@ mod tests {
 
     #[test]
     fn a_list_is_aligned() {
-        assert_eq!(list(&ListReport { checkpoints: vec![] }), "no completed checkpoint\n");
+        assert_eq!(list(&ListReport { checkpoints: vec![], forked_from: None }), "no completed checkpoint\n");
         let checkpoint = |id| ListedCheckpoint {
             id,
             epoch: 1,
@@ -103,7 +112,7 @@ mod tests {
             pins: if id == 9 { vec!["a".into(), "b".into()] } else { vec![] },
         };
         assert_eq!(
-            list(&ListReport { checkpoints: vec![checkpoint(9), checkpoint(10)] }),
+            list(&ListReport { checkpoints: vec![checkpoint(9), checkpoint(10)], forked_from: None }),
             "ID    COMPLETED             SUBTASKS  BYTES    PINNED BY\n1/9   2026-01-01T00:00:00Z  2         2.0 KiB  a, b\n1/10  2026-01-01T00:00:00Z  2         2.0 KiB\n"
         );
     }

@@ -190,3 +190,48 @@ fn get_tells_the_windows_of_a_key_in_words_and_that_there_are_none() {
         checkpoints("get", &store, &["9/9", "--state", state, "--key", "UA"]).expect(3);
     }
 }
+
+#[test]
+fn a_fork_shares_the_data_of_its_source_and_says_so() {
+    let job = Job::new(WINDOWS);
+    job.run_killed_at("in-append:3", "--rate 8000").expect(-9);
+    let (store, fork) = (job.path("store"), job.path("fork"));
+    let (target, id) = (fork.to_str().unwrap(), name_of(listed(&store).last().unwrap()));
+    let before = job.files();
+    for (new, code, reason) in
+        [(store.to_str().unwrap(), 2, "itself"), ("memory:///", 2, "memory:///"), ("ftp://x/y", 2, "ftp")]
+    {
+        let ended = checkpoints("fork", &store, &[&id, new]).expect(code);
+        assert!(ended.stderr.contains(reason) && ended.stdout.is_empty(), "{ended:?}");
+    }
+    checkpoints("fork --json", &store, &["9/9", target]).expect(3);
+    assert!(job.files() == before);
+
+    let forked = checkpoints("fork --json", &store, &[&id, target]).expect(0).json();
+    assert_eq!(forked["from"], id);
+    assert!(forked["shared_bytes"].as_u64() > Some(1000));
+    assert_eq!(checkpoints("fork --json", &store, &[&id, target]).expect(0).json(), forked, "again");
+    let list = checkpoints("list --json", &fork, &[]).expect(0).json();
+    assert_eq!(name_of(&list["checkpoints"][0]), forked["forked"]);
+    let origin = &list["forked_from"];
+    assert!(
+        origin["url"].as_str().unwrap().ends_with("/store") && origin["checkpoint"] == id && origin["needed"] == true,
+        "{list}"
+    );
+    assert!(listed(&store).last().unwrap()["pins"][0].as_str().unwrap().starts_with("fork file://"));
+    // What can be looked at here can be looked at there.
+    let states = |root: &Path| checkpoints("show --json", root, &[]).expect(0).json()["states"].clone();
+    assert_eq!(states(&store), states(&fork));
+    let get = |root: &Path, id: &str| {
+        checkpoints("get --json --state windows --key UA", root, &[id]).expect(0).json()["entries"].clone()
+    };
+    assert_eq!(get(&store, &id), get(&fork, forked["forked"].as_str().unwrap()));
+    assert_sound(&fork);
+    checkpoints("gc --retain 1 --grace 0s", &store, &[]).expect(0);
+    checkpoints("gc --retain 1 --grace 0s", &fork, &[]).expect(0);
+    assert_sound(&fork);
+    std::fs::rename(&store, job.path("away")).unwrap();
+    let ended = checkpoints("show", &fork, &[]).expect(3);
+    assert!(ended.stderr.contains("/store`"), "{ended:?}");
+    checkpoints("verify", &fork, &[]).expect(3);
+}

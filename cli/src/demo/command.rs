@@ -92,6 +92,7 @@ fn place(store: &str, dir: &Path, args: &DemoArgs) -> Place {
         store: store.to_owned(),
         warn: false,
         store_named: true,
+        from: None,
         dir: dir.to_owned(),
         memory: MEMORY_BYTES,
         disk: None,

@@ -5,12 +5,14 @@ use std::time::Duration;
 
 use highwater::base::ids::CheckpointId;
 use highwater::checkpoint::collector::{Collector, Step};
+use highwater::checkpoint::fork;
 use highwater::checkpoint::gc::{Doomed, Plan};
 use highwater::checkpoint::manifests::segment_names;
+use highwater::io::other_roots::OtherRoots;
 use serde::Serialize;
 
 use crate::args::GcArgs;
-use crate::backend::{Context, Peek, root_log};
+use crate::backend::{Context, Peek, clock, root_log};
 use crate::console;
 use crate::exit::Outcome;
 use crate::progress_bar::Bar;
@@ -31,6 +33,8 @@ struct GcReport {
     deleted: Vec<DeletedReport>,
     /// Whether condemned checkpoints stay for now, because an older one may still be in flight.
     held_back: bool,
+    /// Whether this root, a fork, has given up its pin in the root that it was made from.
+    released: bool,
 }
 
 #[derive(Debug, Serialize)]
@@ -49,6 +53,7 @@ impl GcReport {
             bytes: plan.bytes,
             deleted: plan.all().map(deleted).collect(),
             held_back: plan.held_back,
+            released: false,
         }
     }
 
@@ -64,6 +69,9 @@ impl GcReport {
         }
         if self.held_back {
             text += "a checkpoint may still be in flight that is older than the newest: condemned ones stay until the job has completed another\n";
+        }
+        if self.released {
+            text += "the root that this one was forked from isn't needed any more: its pin there is given up\n";
         }
         let _ = writeln!(text, "{deletes} {} objects, {}", self.objects, format_size(self.bytes));
         text
@@ -97,7 +105,9 @@ pub fn gc(args: &GcArgs) -> Outcome<()> {
             Step::Deleted(more) => bar.advance(more as u64),
         });
         ran.outcome()?;
-        report.unwrap_or_else(|| GcReport::new(false, &condemned, &Plan::default()))
+        let mut report = report.unwrap_or_else(|| GcReport::new(false, &condemned, &Plan::default()));
+        report.released = fork::release(&root_log(store), &OtherRoots::new(clock())).outcome()?;
+        report
     };
     if args.json { console::json_line(&report) } else { console::table(&report.text()) }
 }

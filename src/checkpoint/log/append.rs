@@ -81,6 +81,10 @@ impl RootLog {
         &self.store
     }
 
+    pub(in super::super) fn random(&self) -> &Arc<dyn Random> {
+        &self.random
+    }
+
     pub(in super::super) fn clock(&self) -> &Arc<dyn Clock> {
         &self.clock
     }

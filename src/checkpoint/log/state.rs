@@ -73,6 +73,21 @@ impl Condemned {
     }
 }
 
+/// Where a lineage began as a fork.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Origin {
+    /// URL of the root that it was made from, which holds what the forked checkpoint shares.
+    pub url: String,
+    /// The checkpoint there.
+    pub source: CheckpointId,
+    /// Name of the pin that holds it there.
+    pub pin: String,
+    /// The checkpoint that it became here.
+    pub forked: CheckpointId,
+    /// True until the pin has been released.
+    pub pinned: bool,
+}
+
 /// What all entries of a log up to some number amount to.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LineageState {
@@ -91,6 +106,8 @@ pub struct LineageState {
     /// Of the current epoch, the oldest id that was in flight, or in doubt, when a newer checkpoint completed: it may reach
     /// what no completed one does. So a collector outside of the job knows what to hold back. `None` when there was none then.
     pub oldest_in_flight: Option<u64>,
+    /// Where the lineage began, if it is a fork.
+    pub origin: Option<Origin>,
     /// Attempt numbers of the last appends, with the epoch that each belonged to.
     pub(super) recent: Vec<(u64, WriterEpoch)>,
 }
@@ -106,6 +123,10 @@ pub(in super::super) enum Change {
     Pin(Pin),
     /// Drop a pin; with an id, only when it holds that checkpoint, and it must be there.
     Unpin { name: String, of: Option<CheckpointId> },
+    /// Complete the first checkpoint of a fork.
+    Fork { checkpoint: Box<CompletedCheckpoint>, origin: Box<Origin> },
+    /// Note that the pin in the root that a fork was made from is gone.
+    Release,
     /// Condemn one checkpoint that nobody needs.
     Condemn(CheckpointId),
     /// Retain the newest.
@@ -174,18 +195,29 @@ impl LineageState {
     }
 
     /// Checkpoints that fall out of retention: all but the newest `retain`, those completed after `since_ms`, the newest that
-    /// later ones build on (FLINK-21351: a savepoint doesn't subsume the last checkpoint), and the pinned ones.
+    /// later ones build on (FLINK-21351: a savepoint doesn't subsume the last checkpoint), and the pinned ones. One that reaches into
+    /// another root goes once later ones build on one that doesn't, be it among the newest.
     #[must_use]
     pub fn beyond_retention(&self, retain: usize, since_ms: i64) -> Vec<CheckpointId> {
         let kept_from = self.checkpoints.len().saturating_sub(retain.max(1));
         let base = self.base().map(|c| c.id);
-        let old = self.checkpoints.iter().take(kept_from).filter(|c| c.completed_ms <= since_ms).map(|c| c.id);
-        old.filter(|id| Some(*id) != base && self.pins_of(*id).next().is_none()).collect()
+        let forked = self.origin.as_ref().map(|origin| origin.forked).filter(|forked| base > Some(*forked));
+        let is_old = |at: usize, c: &CompletedCheckpoint| at < kept_from && c.completed_ms <= since_ms;
+        let old = self.checkpoints.iter().enumerate().filter(|(at, c)| is_old(*at, c) || Some(c.id) == forked);
+        let ids = old.map(|(_, c)| c.id);
+        ids.filter(|id| Some(*id) != base && self.pins_of(*id).next().is_none()).collect()
     }
 
     /// The pins that hold a checkpoint.
     pub fn pins_of(&self, id: CheckpointId) -> impl Iterator<Item = &Pin> {
         self.pins.iter().filter(move |pin| pin.id == id)
+    }
+
+    /// True while a checkpoint that is retained, or condemned and still there, reaches into the root that the lineage was forked from.
+    #[must_use]
+    pub fn needs_origin(&self) -> bool {
+        let needed = |id| self.checkpoint(id).is_ok() || self.condemned.iter().any(|c| c.contains(id));
+        self.origin.as_ref().is_some_and(|origin| needed(origin.forked))
     }
 
     /// The newest checkpoint that later ones build on.
@@ -217,6 +249,14 @@ impl LineageState {
                 next.pins.retain(|pin| pin.name != *name);
                 (next.pins.len() < self.pins.len()).then(|| Action::Unpin { name: name.clone() })
             }
+            Change::Fork { checkpoint, origin } => next.fork(checkpoint, origin, now_ms)?,
+            Change::Release => match next.origin.as_mut().filter(|origin| origin.pinned) {
+                Some(origin) => {
+                    origin.pinned = false;
+                    Some(Action::Release { url: origin.url.clone() })
+                }
+                None => None,
+            },
             Change::Condemn(id) => {
                 next.check_unneeded(*id)?;
                 next.condemn(&[*id], 0, now_ms);
@@ -285,6 +325,15 @@ impl LineageState {
             oldest_in_flight.filter(|oldest| greatest.is_some_and(|greatest| *oldest < greatest.id));
         let condemned = self.retain(retention, now_ms);
         Ok(Some(Action::Complete { id, condemned }))
+    }
+
+    fn fork(&mut self, done: &CompletedCheckpoint, origin: &Origin, now_ms: i64) -> Result<Option<Action>> {
+        if self.greatest_completed.is_some() {
+            return Err(Error::new(ErrorKind::AlreadyExists, "the root of a fork holds a job already"));
+        }
+        self.complete(done, Retention::new(1, Duration::ZERO, Duration::ZERO), None, now_ms)?;
+        self.origin = Some(origin.clone());
+        Ok(Some(Action::Fork { id: done.id, url: origin.url.clone() }))
     }
 
     fn retain(&mut self, retention: Retention, now_ms: i64) -> Vec<CheckpointId> {
