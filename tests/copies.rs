@@ -1,13 +1,15 @@
 //! Copies: whole, checked, taken up where they broke off, and standing on their own.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
 mod common;
 
 use std::sync::Arc;
 
 use common::roots::{KEYS, Root, Run, with_job};
 use highwater::base::clock::SystemClock;
-use highwater::checkpoint::copy::{Copied, Step, copy};
-use highwater::checkpoint::fork::fork;
+use highwater::checkpoint::copy::{Copied, Step, copy, copy_newest};
+use highwater::checkpoint::fork::{fork, fork_newest};
 use highwater::inspect;
 use highwater::io::faulty::Fault;
 use highwater::io::local_store::LocalStore;
@@ -185,4 +187,35 @@ fn whichever_request_of_a_copy_fails_the_same_call_again_completes_it_without_se
     assert!(kept > 0 && KEYS > 0);
     let mut run = Run::start(&target, &[], 1).unwrap();
     run.assert_all(|key| key * 3);
+}
+
+#[test]
+fn when_the_newest_is_condemned_before_it_is_pinned_the_one_after_it_is_copied_or_forked() {
+    for forks in [false, true] {
+        let (source, target) = (with_job("source"), Root::new("target"));
+        let job = Root::over(source.inner.clone());
+        let mut run = Some(Run::start(&job, &[], 1).unwrap());
+        let seen = source.newest().id();
+        // The first entry that the copy or fork writes to the log is its pin. Before it, the job retains others.
+        source.faults.set(move |call| {
+            if call.operation == "put"
+                && let Some(mut run) = run.take()
+            {
+                (0..3).for_each(|_| drop(run.checkpoint()));
+            }
+            None
+        });
+        let id = if forks {
+            fork_newest(&source.log(), &target.log()).unwrap().id()
+        } else {
+            copy_newest(&source.log(), &target.log(), &others(&[]), &Cancel::new(), &mut |_| {})
+                .unwrap()
+                .checkpoint
+                .id()
+        };
+        source.faults.set(|_| None);
+        assert!(source.log().state().unwrap().checkpoint(seen).is_err());
+        assert_eq!(id.id, source.newest().id().id);
+        Run::start(&target, &[&source], 1).unwrap().assert_all(|key| key * 3);
+    }
 }

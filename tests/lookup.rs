@@ -1,5 +1,7 @@
 //! Reading single keys out of checkpoints, against what the backend itself answers.
 
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
+
 mod common;
 
 use std::sync::Arc;
@@ -33,18 +35,18 @@ fn a_key_reads_as_the_backend_had_it_at_each_checkpoint() {
     let values = b.value_state::<String, u64>("values").unwrap();
     let maps = b.map_state::<String, u32, String>("maps").unwrap();
     let brief = b.state("brief").ttl(Duration::from_millis(10)).value::<String, u64>().unwrap();
-    brief.put(b, &"1".to_owned(), &1).unwrap();
+    brief.put(b, &"1".to_owned(), 1).unwrap();
     for id in 1..=2_u64 {
         let b = &mut backends[0];
         for key in 0..300_u64 {
-            values.put(b, &key.to_string(), &(key * id)).unwrap();
-            maps.put(b, &key.to_string(), &(key as u32 % 7), &format!("{key}/{id}")).unwrap();
-            maps.put(b, &key.to_string(), &(id as u32 * 100), &String::new()).unwrap();
+            values.put(b, &key.to_string(), key * id).unwrap();
+            maps.put(b, &key.to_string(), &(key as u32 % 7), format!("{key}/{id}")).unwrap();
+            maps.put(b, &key.to_string(), &(id as u32 * 100), String::new()).unwrap();
         }
         if id == 2 {
             values.clear(b, &"7".to_owned()).unwrap();
             maps.clear(b, &"8".to_owned()).unwrap();
-            maps.put(b, &"8".to_owned(), &5, &"after".to_owned()).unwrap();
+            maps.put(b, &"8".to_owned(), &5, "after".to_owned()).unwrap();
         }
         complete(&world, &mut coordinator, &mut backends, id);
     }

@@ -42,7 +42,7 @@ use highwater::io::store::Store;
 use tracing_subscriber::EnvFilter;
 
 use crate::args::{Command, RunArgs};
-use crate::backend::{Context, Highwater, Peek, Place, root_log};
+use crate::backend::{Highwater, Peek, Place};
 use crate::exit::{Failure, Outcome};
 use crate::job::Account;
 use crate::runtime::{Ended, Ending, Stop, Stopped};
@@ -139,9 +139,7 @@ fn save(ended: &Ended, store: Option<&Arc<dyn Store>>, url: &str, quiet: bool) -
             "no savepoint was made in {url}: the last checkpoint was not completed; go on with --resume, or copy an earlier one"
         )));
     };
-    let state = root_log(store).state().outcome()?;
-    let newest = state.latest().ok_or_else(|| Failure::checkpoint("there is no completed checkpoint to save"))?;
-    let report = lifecycle::copy_to(store, newest.id(), url, quiet)?;
+    let report = lifecycle::copy_to(store, None, url, quiet)?;
     console::note(format_args!("savepoint: checkpoint {} is in {url}", report.checkpoint));
     Ok(report)
 }

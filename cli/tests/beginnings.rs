@@ -229,3 +229,18 @@ fn bad_input_a_beginning_that_cannot_be_is_refused_and_nothing_is_touched() {
     assert!(ended.stderr.contains("--value dep_delay") && ended.stderr.contains("--value arr_delay"), "{ended:?}");
     assert!(job.files() == before);
 }
+
+#[test]
+fn a_job_begins_on_another_that_goes_on_running_and_neither_disturbs_the_other() {
+    let job = Job::new(WINDOWS);
+    let old = job.start_and_see_rows("--rate 1500 --grace 0s --retain 1");
+    let line = named(&job, "b", &format!("--from {} --rate 8000 --grace 0s", job.path("store").display()));
+    job.run(&line).expect(0);
+    job.check(&old.wait());
+    let (want, ours) = (expected(WINDOWS).output, std::fs::read_to_string(job.path("b-out.csv")).unwrap());
+    let (header, ours) = ours.split_once('\n').unwrap();
+    assert!(want.starts_with(header) && want.ends_with(ours) && ours.lines().count() > 3, "{ours}");
+    for store in ["store", "b-store"] {
+        checkpoints("verify", &job.path(store), &[]).expect(0);
+    }
+}

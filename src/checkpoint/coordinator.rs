@@ -265,6 +265,17 @@ impl Coordinator {
         Ok(true)
     }
 
+    /// Writes down, where the log says otherwise, that what has been given up is in flight no more: a collector from outside of the job
+    /// then holds nothing back for it. For the end of a job; before that, the next completion says so too.
+    ///
+    /// # Errors
+    /// `Fenced`; `Unavailable` and the like.
+    pub fn settle(&mut self) -> Result<()> {
+        self.check_fenced()?;
+        let oldest_in_flight = self.pending.keys().next().copied();
+        self.log.append(Some(&self.claim), &Change::Settle { oldest_in_flight }).map(drop)
+    }
+
     /// Checkpoints that have been in flight for longer than the timeout: abort them, here and at the subtasks.
     #[must_use]
     pub fn expired(&self) -> Vec<u64> {

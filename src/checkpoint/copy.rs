@@ -102,7 +102,7 @@ pub fn copy(
         return Err(target::taken(target.store().url()));
     }
     let pin = target::pin_name("copy to", target.store().url())?;
-    source.pin(&pin, id)?;
+    hold(source, &pin, id)?;
     let objects = plan.wanted.len() as u64;
     watch(Step::Planned { objects, bytes: plan.wanted.values().map(|wanted| wanted.length_bytes).sum() });
     let retry = Retry::new(source.clock().clone(), source.random().clone(), RetryPolicy::default(), cancel.clone());
@@ -116,6 +116,31 @@ pub fn copy(
     }
     source.unpin(&pin)?;
     Ok(Copied { checkpoint: plan.checkpoint, sent, kept })
+}
+
+/// As [`copy`], of the newest checkpoint, whichever that is by the time it is pinned.
+///
+/// # Errors
+/// As [`copy`]; `NotFound` when there is none.
+pub fn copy_newest(
+    source: &RootLog,
+    target: &RootLog,
+    others: &OtherRoots,
+    cancel: &Cancel,
+    watch: &mut dyn FnMut(Step),
+) -> Result<Copied> {
+    target::of_newest(source, |id| copy(source, id, target, others, cancel, watch))
+}
+
+/// Pins the checkpoint. What a copy of another to the same place has left pinned is let go: each takes only what it has checked.
+fn hold(source: &RootLog, pin: &str, id: CheckpointId) -> Result<()> {
+    match source.pin(pin, id) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            source.unpin(pin)?;
+            source.pin(pin, id)
+        }
+        pinned => pinned,
+    }
 }
 
 /// What the copy is to hold.

@@ -1,8 +1,8 @@
 //! Forks: a new lineage on a completed checkpoint of another root, with no data copied.
 //!
 //! 1. Look: the checkpoint is there, and the target is empty or what an attempt at a fork has left.
-//! 2. Pin the checkpoint in its root, by a name that tells the fork. A condemned one can't be.
-//! 3. Claim the target: its writer epoch is above the source's.
+//! 2. Claim the target: its writer epoch is above the source's, and other attempts at a fork there are over.
+//! 3. Pin the checkpoint in its root, by a name that tells the fork. A condemned one can't be.
 //! 4. Write each part's manifest anew: the same tree and metadata, its references in the table of roots under the source's URL.
 //! 5. One entry in the target's log makes the forked checkpoint complete, and says where it came from ([`Origin`]).
 //!
@@ -14,6 +14,7 @@
 //! it falls out of retention at once, and when it is gone, [`release`] drops the pin. When the source goes away before that,
 //! whoever reads gets an error that names its URL.
 
+use super::claim::Claim;
 use super::completed::CompletedCheckpoint;
 use super::log::{Change, LineageState, Origin, RootLog};
 use super::manifests::read_part;
@@ -36,14 +37,19 @@ use crate::{Error, ErrorKind, Result};
 pub fn fork(source: &RootLog, id: CheckpointId, target: &RootLog) -> Result<CompletedCheckpoint> {
     let checkpoint = source.state()?.checkpoint(id)?.clone();
     let (from, to) = (source.store().url(), target.store().url());
-    let pin = target::pin_name("fork", to)?;
+    let pins = target::pin_name("fork", to)?;
     if let Some(state) = target::look(source, target, &|_| true)?
         && state.greatest_completed.is_some()
     {
         return forked_before(&state, from, id).ok_or_else(|| target::taken(to));
     }
-    source.pin(&pin, id)?;
     let claim = target.claim(&[id.epoch])?;
+    // Whoever claimed before us can complete nothing any more, so its pin is of no use. What it had completed by then stands.
+    let state = target.state()?;
+    if state.greatest_completed.is_some() {
+        return forked_before(&state, from, id).ok_or_else(|| target::taken(to));
+    }
+    let pin = pin(source, &pins, &claim, id)?;
     let forked = CheckpointId { epoch: claim.epoch, id: id.id };
     let parts = checkpoint.parts().iter().map(|part| fork_part(source, part, target, forked));
     let done = CompletedCheckpoint {
@@ -52,10 +58,41 @@ pub fn fork(source: &RootLog, id: CheckpointId, target: &RootLog) -> Result<Comp
         metadata: checkpoint.metadata().to_vec(),
         parts: parts.collect::<Result<_>>()?,
     };
-    let origin = Origin { url: from.to_owned(), source: id, pin, forked, pinned: true };
+    let origin = Origin { url: from.to_owned(), source: id, pin: pin.clone(), forked, pinned: true };
     let change = Change::Fork { checkpoint: Box::new(done.clone()), origin: Box::new(origin) };
-    target.append(Some(&claim), &change)?;
-    Ok(done)
+    match target.append(Some(&claim), &change) {
+        Ok(_) => Ok(done),
+        Err(error) => {
+            // Then it is certain that nothing here needs the pin. Otherwise the entry may have arrived.
+            if error.kind() == ErrorKind::Fenced {
+                source.unpin(&pin)?;
+            }
+            Err(error)
+        }
+    }
+}
+
+/// Pins checkpoint `id` for the fork of `claim`, by a name that no other attempt has, and drops what earlier attempts at a fork in
+/// that place have left. A later one isn't touched, however late we are.
+fn pin(source: &RootLog, pins: &str, claim: &Claim, id: CheckpointId) -> Result<String> {
+    let pins = format!("{pins} as epoch ");
+    let name = format!("{pins}{} ({:016x})", claim.epoch, claim.attempt);
+    source.pin(&name, id)?;
+    let epoch_of = |name: &str| name.strip_prefix(&pins)?.split(' ').next()?.parse::<u64>().ok();
+    for old in source.state()?.pins {
+        if old.name != name && epoch_of(&old.name).is_some_and(|epoch| epoch <= claim.epoch) {
+            source.unpin(&old.name)?;
+        }
+    }
+    Ok(name)
+}
+
+/// As [`fork`], of the newest checkpoint, whichever that is by the time it is pinned.
+///
+/// # Errors
+/// As [`fork`]; `NotFound` when there is none.
+pub fn fork_newest(source: &RootLog, target: &RootLog) -> Result<CompletedCheckpoint> {
+    target::of_newest(source, |id| fork(source, id, target))
 }
 
 /// The checkpoint that an earlier call has made of the same.

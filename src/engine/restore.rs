@@ -213,8 +213,11 @@ fn inherit(
     })
 }
 
+/// Trees, each with the keys that count of it.
+type Clipped = Vec<(Version, KeyRange)>;
+
 /// The parents' trees, their references numbered by one table of roots, and that table.
-fn in_one_table(parents: &[(Manifest, KeyRange)]) -> Result<(Vec<(Version, KeyRange)>, Vec<String>)> {
+fn in_one_table(parents: &[(Manifest, KeyRange)]) -> Result<(Clipped, Vec<String>)> {
     let mut roots = vec![String::new()];
     let mut trees = Vec::with_capacity(parents.len());
     for (manifest, clip) in parents {

@@ -114,7 +114,7 @@ impl Run {
         for key in 0..KEYS {
             let b = self.of(key);
             let state = b.value_state::<String, u64>("values").unwrap();
-            state.put(b, &key.to_string(), &value(key)).unwrap();
+            state.put(b, &key.to_string(), value(key)).unwrap();
         }
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use highwater::base::ids::CheckpointId;
 use highwater::base::key_group::check_parallelism;
 use highwater::base::limits::min_memory_bytes;
-use highwater::checkpoint::fork::fork;
+use highwater::checkpoint::fork::{fork, fork_newest};
 use highwater::checkpoint::log::LineageState;
 use highwater::io::files::Files;
 use highwater::io::local_files::LocalFiles;
@@ -166,8 +166,8 @@ pub struct Highwater {
     open: Option<(Environment, Arc<CountedStore>)>,
     /// What the job goes on from.
     newest: Option<CompletedCheckpoint>,
-    /// The other root that it lies in, until the job's own has it.
-    source: Option<(Arc<dyn Store>, CheckpointId)>,
+    /// The other root that it lies in, until the job's own has it; with its id where the user named it.
+    source: Option<(Arc<dyn Store>, Option<CheckpointId>)>,
 }
 
 impl Highwater {
@@ -261,7 +261,7 @@ impl Highwater {
         let peek = Peek::at(&from.url)?;
         let (store, state) = peek.job()?;
         let checkpoint = chosen(&state, from)?;
-        self.source = Some((store.clone(), checkpoint.id()));
+        self.source = Some((store.clone(), from.checkpoint.as_ref().map(|_| checkpoint.id())));
         Ok(Some((checkpoint, true)))
     }
 
@@ -330,7 +330,11 @@ impl Engine for Highwater {
         let forks = self.place.from.as_ref().is_some_and(|from| !from.claim);
         if let Some((source, id)) = self.source.take().filter(|_| forks) {
             // Nothing is copied: the first checkpoint brings all of it here, and then needs the other root no more.
-            fork(&root_log(&source), id, &root_log(&store)).outcome()?;
+            let (source, own) = (root_log(&source), root_log(&store));
+            match id {
+                Some(id) => fork(&source, id, &own).outcome()?,
+                None => fork_newest(&source, &own).outcome()?,
+            };
         }
         let store = Arc::new(CountedStore::new(store));
         let mut builder = Environment::builder(&place.dir)

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use highwater::ErrorKind;
 use highwater::base::ids::CheckpointId;
 use highwater::checkpoint::copy::{self, Copied, Step};
 use highwater::io::open_store::open_store;
 use highwater::io::other_roots::OtherRoots;
 use highwater::io::retry::Cancel;
 use highwater::io::store::Store;
+use highwater::{CompletedCheckpoint, ErrorKind};
 use serde::Serialize;
 
 use crate::args::CopyArgs;
@@ -43,16 +43,14 @@ pub struct CopyReport {
 pub fn copy(args: &CopyArgs) -> Outcome<()> {
     let peek = Peek::at(&args.from_url)?;
     let (store, state) = peek.job()?;
-    let checkpoint = match &args.checkpoint {
-        Some(id) => state.named(id).outcome()?,
-        None => state
-            .latest()
-            .ok_or_else(|| Failure::checkpoint(format!("the job in {} has no completed checkpoint", args.from_url)))?,
-    };
+    let id = args.checkpoint.as_ref().map(|id| state.named(id).outcome().map(CompletedCheckpoint::id)).transpose()?;
+    if state.latest().is_none() {
+        return Err(Failure::checkpoint(format!("the job in {} has no completed checkpoint", args.from_url)));
+    }
     if Peek::at(&args.to_url)?.ends_with_process() {
         return Err(Failure::usage("a copy needs a place that outlives this process, and memory:/// doesn't"));
     }
-    let report = copy_to(store, checkpoint.id(), &args.to_url, args.json)?;
+    let report = copy_to(store, id, &args.to_url, args.json)?;
     if args.json {
         return console::json_line(&report);
     }
@@ -67,20 +65,24 @@ pub fn copy(args: &CopyArgs) -> Outcome<()> {
     ))
 }
 
-/// Copies checkpoint `id` of `store` to `url`.
+/// Copies checkpoint `id` of `store`, or its newest, to `url`.
 ///
 /// # Errors
 ///
 /// As [`copy`].
-pub fn copy_to(store: &Arc<dyn Store>, id: CheckpointId, url: &str, quiet: bool) -> Outcome<CopyReport> {
+pub fn copy_to(store: &Arc<dyn Store>, id: Option<CheckpointId>, url: &str, quiet: bool) -> Outcome<CopyReport> {
     let target = open_store(url, true, clock()).opening()?;
     let mut bar = Bar::new("copying", "bytes", quiet);
     let mut watch = |step| match step {
         Step::Planned { bytes, .. } => bar.begin(bytes),
         Step::Kept(bytes) | Step::Sent(bytes) => bar.advance(bytes),
     };
-    let others = OtherRoots::new(clock());
-    let copied = copy::copy(&root_log(store), id, &root_log(&target), &others, &Cancel::new(), &mut watch);
+    let (others, cancel) = (OtherRoots::new(clock()), Cancel::new());
+    let (source, target) = (root_log(store), root_log(&target));
+    let copied = match id {
+        Some(id) => copy::copy(&source, id, &target, &others, &cancel, &mut watch),
+        None => copy::copy_newest(&source, &target, &others, &cancel, &mut watch),
+    };
     let Copied { checkpoint, sent, kept } = copied.map_err(|error| match error.kind() {
         ErrorKind::AlreadyExists => Failure::usage(error.to_string()),
         _ => failure(&error),

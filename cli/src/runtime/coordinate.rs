@@ -153,6 +153,7 @@ where
             for id in self.schedule.in_flight().collect::<Vec<_>>() {
                 self.coordinator.abort(id);
             }
+            self.coordinator.settle();
         }
         let ending = ending?;
         self.keep_standing();

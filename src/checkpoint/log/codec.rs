@@ -6,7 +6,7 @@
 //!
 //! action      1 Claim: epoch             2 Complete: id, ids condemned    3 Pin: name, id
 //!             4 Unpin: name              5 Condemn: ids                   6 Forget: condemned
-//!             7 Fork: id, url            8 Release: url
+//!             7 Fork: id, url            8 Release: url                     9 Settle
 //!             (id = epoch, id; ids = count, then ids; any other tag reads as Unsupported)
 //! state       claim: 0, or 1, epoch, attempt u64
 //!             operators: count, then name, max parallelism
@@ -158,6 +158,7 @@ fn encode_action(action: &Action, out: &mut Vec<u8>) {
             out.push(8);
             put_bytes(out, url.as_bytes());
         }
+        Action::Settle => out.push(9),
     }
 }
 
@@ -170,6 +171,7 @@ fn decode_action(reader: &mut Reader<'_>, name: &str) -> Result<Action> {
         5 => Action::Condemn { ids: read_all(reader, read_id)? },
         6 => Action::Forget { condemned: read_all(reader, read_condemned)? },
         7 => Action::Fork { id: read_id(reader)?, url: reader.text(MAX_NAME_BYTES)?.to_owned() },
+        9 => Action::Settle,
         8 => Action::Release { url: reader.text(MAX_NAME_BYTES)?.to_owned() },
         tag => return Err(Error::new(ErrorKind::Unsupported, format!("`{name}` has an action of kind {tag}"))),
     })

@@ -102,6 +102,8 @@ pub enum Action {
         /// URL of that root.
         url: String,
     },
+    /// Checkpoints that were in flight when a newer one completed aren't any more.
+    Settle,
     /// Condemned checkpoints whose objects are gone.
     Forget {
         /// The checkpoints.

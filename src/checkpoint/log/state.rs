@@ -119,6 +119,8 @@ pub(in super::super) enum Change {
     Claim { parents: Vec<WriterEpoch>, restores: bool },
     /// Complete a checkpoint, then retain the newest. With the oldest of those that are in flight besides.
     Complete { checkpoint: Box<CompletedCheckpoint>, retention: Retention, oldest_in_flight: Option<u64> },
+    /// Note the oldest that is in flight: others have been given up.
+    Settle { oldest_in_flight: Option<u64> },
     /// Hold a checkpoint.
     Pin(Pin),
     /// Drop a pin; with an id, only when it holds that checkpoint, and it must be there.
@@ -241,6 +243,10 @@ impl LineageState {
             Change::Complete { checkpoint, retention, oldest_in_flight } => {
                 next.complete(checkpoint, *retention, *oldest_in_flight, now_ms)?
             }
+            Change::Settle { oldest_in_flight } => {
+                next.note_in_flight(*oldest_in_flight);
+                (next.oldest_in_flight != self.oldest_in_flight).then_some(Action::Settle)
+            }
             Change::Pin(pin) => next.pin(pin)?,
             Change::Unpin { name, of } => {
                 if let Some(id) = of {
@@ -325,6 +331,12 @@ impl LineageState {
             oldest_in_flight.filter(|oldest| greatest.is_some_and(|greatest| *oldest < greatest.id));
         let condemned = self.retain(retention, now_ms);
         Ok(Some(Action::Complete { id, condemned }))
+    }
+
+    fn note_in_flight(&mut self, oldest: Option<u64>) {
+        let epoch = self.claim.map(|claim| claim.epoch);
+        let greatest = self.greatest_completed.filter(|greatest| Some(greatest.epoch) == epoch);
+        self.oldest_in_flight = oldest.filter(|oldest| greatest.is_some_and(|greatest| *oldest < greatest.id));
     }
 
     fn fork(&mut self, done: &CompletedCheckpoint, origin: &Origin, now_ms: i64) -> Result<Option<Action>> {

@@ -133,6 +133,14 @@ fn an_outside_collector_holds_back_what_a_straggler_may_still_reach() {
     assert!(!collect());
     coordinator.begin(7).unwrap();
     coordinator.add(subtask.part(8).unwrap()).unwrap().unwrap();
+    coordinator.settle().unwrap();
+    assert!(collect(), "it is still in flight");
+    coordinator.abort(7).unwrap();
+    assert!(collect());
+    coordinator.settle().unwrap();
+    assert!(!collect(), "a job that ends says that nothing is in flight");
+    coordinator.begin(9).unwrap();
+    coordinator.add(subtask.part(10).unwrap()).unwrap().unwrap();
     world.plain_log().claim(&[]).unwrap();
     assert!(!collect(), "a successor's claim ends what was in flight");
 }
