@@ -9,6 +9,7 @@ use std::sync::Arc;
 use common::roots::{Root, Run, with_job};
 use highwater::base::clock::SystemClock;
 use highwater::checkpoint::fork::fork;
+use highwater::checkpoint::manifests::segment_names;
 use highwater::inspect;
 use highwater::io::faulty::Fault;
 use highwater::io::local_store::LocalStore;
@@ -241,5 +242,44 @@ fn of_two_forks_into_one_place_at_once_one_is_made_and_its_checkpoint_is_the_pin
         let held = pins.iter().find(|pin| pin.name == origin.pin).map(|pin| pin.id);
         assert_eq!(held, Some(origin.source), "{round}: {made:?}");
         assert_eq!(state.checkpoints.len(), 1);
+    }
+}
+
+#[test]
+fn whichever_request_of_a_release_fails_the_next_one_drops_the_pin() {
+    let original = with_job("source");
+    let prepare = || {
+        let (source, target) = (original.twin(), Root::new("target"));
+        fork(&source.log(), source.newest().id(), &target.log()).unwrap();
+        let mut run = Run::start(&target, &[&source], 1).unwrap();
+        run.checkpoint();
+        let store = target.inner.clone();
+        run.coordinator.collector().run(&|manifest| segment_names(&*store, manifest)).unwrap();
+        (source, target)
+    };
+    let release = |source: &Root, target: &Root| {
+        let others = OtherRoots::new(Arc::new(SystemClock));
+        others.add(source.store.clone());
+        highwater::checkpoint::fork::release(&target.log(), &others)
+    };
+    let (source, target) = prepare();
+    let before = [source.faults.calls(), target.faults.calls()];
+    assert!(release(&source, &target).unwrap());
+    assert!(!release(&source, &target).unwrap(), "once");
+    let after = [source.faults.calls(), target.faults.calls()];
+    for side in 0..2 {
+        for index in 0..after[side] - before[side] {
+            for fault in [Fault::ErrorBefore(ErrorKind::Io), Fault::ErrorAfter(ErrorKind::Io)] {
+                let (source, target) = prepare();
+                let faulty = [&source, &target][side];
+                let at = faulty.faults.calls() + index;
+                faulty.faults.set(move |call| (call.index == at).then_some(fault));
+                let _ = release(&source, &target);
+                faulty.faults.set(|_| None);
+                let _ = release(&source, &target).unwrap();
+                assert!(source.pins().is_empty(), "{fault:?} at {index}");
+                assert!(!target.log().state().unwrap().origin.unwrap().pinned);
+            }
+        }
     }
 }

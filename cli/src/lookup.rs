@@ -88,21 +88,24 @@ impl Windows {
     }
 
     fn report(&self, of: &KeyEntries, entry: &StoredEntry) -> Outcome<EntryReport> {
-        let Some(options) = self.options.as_ref().filter(|_| of.operator == KEYED && of.state.kind == "map") else {
-            return Ok(EntryReport::Raw {
-                namespace: hex(&entry.namespace),
-                user_key: hex(&entry.user_key),
-                value: hex(&entry.value),
-                expires_ms: entry.expires_ms,
-            });
-        };
-        let start = i64::decode(&entry.user_key).outcome()?;
-        let size = options.get("window").and_then(|size| parse_duration(size).ok()).map(nanos);
-        let (end, aggregate) = match size {
-            Some(size) => (start.checked_add(size), Accumulator::decode(&entry.value)?),
-            None => {
+        let options = self.options.as_ref().filter(|_| of.operator == KEYED && of.state.kind == "map");
+        let start = || i64::decode(&entry.user_key).outcome();
+        let (start, end, aggregate) = match options.map(|options| (options.get("window"), options.get("gap"))) {
+            Some((Some(size), _)) => {
+                let (start, size) = (start()?, parse_duration(size).map(nanos).ok());
+                (start, size.and_then(|size| start.checked_add(size)), Accumulator::decode(&entry.value)?)
+            }
+            Some((None, Some(_))) => {
                 let (end, aggregate) = stored_session(&entry.value)?;
-                (Some(end), aggregate)
+                (start()?, Some(end), aggregate)
+            }
+            _ => {
+                return Ok(EntryReport::Raw {
+                    namespace: hex(&entry.namespace),
+                    user_key: hex(&entry.user_key),
+                    value: hex(&entry.value),
+                    expires_ms: entry.expires_ms,
+                });
             }
         };
         let mut fields = Vec::new();

@@ -44,6 +44,8 @@ pub struct Collected {
     pub objects: usize,
     /// Bytes deleted.
     pub bytes: u64,
+    /// True when the lineage is a fork that still holds a pin in its source: see [`super::fork::release`].
+    pub is_pinned_elsewhere: bool,
 }
 
 /// How far a run is.
@@ -110,7 +112,8 @@ impl Collector {
     /// # Errors
     /// As [`Collector::run`].
     pub fn run_watched(&self, references: &References<'_>, watch: &mut dyn FnMut(Step<'_>)) -> Result<Collected> {
-        let mut ids = self.beyond_retention(&self.current_state()?);
+        let before = self.current_state()?;
+        let mut ids = self.beyond_retention(&before);
         if let Some(retention) = self.retain.filter(|_| !ids.is_empty()) {
             let entry = self.log.append(self.claim(), &Change::Retain(retention))?;
             // One that was pinned meanwhile stays.
@@ -131,6 +134,7 @@ impl Collector {
             forgotten: plan.checkpoints,
             objects: plan.all().count(),
             bytes: plan.bytes,
+            is_pinned_elsewhere: before.origin.is_some_and(|origin| origin.pinned),
         })
     }
 

@@ -506,7 +506,9 @@ impl Environment {
         let _span = tracing::debug_span!("collect_garbage").entered();
         let store = &self.inner.store;
         let collected = collector.run(&|manifest| segment_names(&**store, manifest))?;
-        if let Err(error) = fork::release(&self.inner.log, &self.inner.others) {
+        if collected.is_pinned_elsewhere
+            && let Err(error) = fork::release(&self.inner.log, &self.inner.others)
+        {
             tracing::warn!(%error, "the pin of a fork that needs it no more stays in the root that it was made from");
         }
         Ok(collected)

@@ -153,11 +153,14 @@ where
             for id in self.schedule.in_flight().collect::<Vec<_>>() {
                 self.coordinator.abort(id);
             }
-            self.coordinator.settle();
         }
         let ending = ending?;
         self.keep_standing();
         self.standing.update(|ended| ended.ending = ending);
+        // Where the store was there a moment ago; whoever waits for one that isn't would be late.
+        if matches!(ending, Ending::Finished | Ending::Stopped(Stopped::Complete)) {
+            self.coordinator.settle();
+        }
         Ok(())
     }
 
