@@ -212,8 +212,7 @@ impl EnvironmentBuilder {
             }
         };
         let log = RootLog::new(store.clone(), self.clock.clone(), self.random.clone());
-        let others = OtherRoots::new(self.clock.clone());
-        self.other_roots.into_iter().for_each(|store| others.add(store));
+        let others = OtherRoots::with(self.clock.clone(), self.other_roots);
         let memory = MemoryPlan::of(self.memory_bytes);
         let budget = Budget::new(self.memory_bytes);
         let disk = Arc::new(DiskBudget::new(disk_bytes));

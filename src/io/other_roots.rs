@@ -24,6 +24,14 @@ impl OtherRoots {
         Self { open: Arc::default(), clock }
     }
 
+    /// As [`OtherRoots::new`], with these [added](OtherRoots::add).
+    #[must_use]
+    pub fn with(clock: Arc<dyn Clock>, stores: Vec<Arc<dyn Store>>) -> Self {
+        let others = Self::new(clock);
+        stores.into_iter().for_each(|store| others.add(store));
+        others
+    }
+
     /// From now on `store` is the root of its URL. For stores of one's own and those in memory, which no URL can open.
     pub fn add(&self, store: Arc<dyn Store>) {
         self.open.lock().insert(store.url().to_owned(), store);
