@@ -462,7 +462,7 @@ fn a_directory_that_takes_no_files_fails_writes_with_a_reason_and_keeps_the_stat
     assert!(error.to_string().contains("not made"), "{error}");
     // Looking at the checkpoint needs no directory at all.
     let last = rig.env().completed_checkpoints().unwrap().pop().unwrap();
-    assert!(inspect::verify::verify(&rig.env().log()).unwrap().bad.is_empty());
+    assert!(inspect::verify::verify(&rig.env().log(), rig.env().other_roots()).unwrap().bad.is_empty());
     rig.file_faults.set(|_| None);
     rig.work();
     rig.incremental().unwrap();

@@ -150,7 +150,7 @@ fn retention_and_garbage_collection_leave_exactly_what_is_reachable() {
     rig.collect().unwrap();
     rig.collect().unwrap();
     assert_eq!(rig.object_names(), rig.reachable());
-    let verified = inspect::verify::verify(&rig.env().log()).unwrap();
+    let verified = inspect::verify::verify(&rig.env().log(), rig.env().other_roots()).unwrap();
     assert!(verified.bad.is_empty(), "{:?}", verified.bad);
     for checkpoint in rig.env().completed_checkpoints().unwrap() {
         rig.kill_and_lose_directory();

@@ -119,6 +119,9 @@ pub struct RunArgs {
     /// Completed checkpoints that are kept.
     #[arg(long, default_value_t = 3, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub retain: u32,
+    /// Older ones are kept for so long after they completed, too.
+    #[arg(long, default_value = "0s", value_name = "D", value_parser = parse_duration)]
+    pub retain_for: Duration,
     /// How long an unreferenced object is kept before it is deleted.
     #[arg(long, default_value = "1h", value_name = "D", value_parser = parse_duration)]
     pub grace: Duration,
@@ -132,6 +135,22 @@ pub struct RunArgs {
     /// Go on from the newest completed checkpoint.
     #[arg(long)]
     pub resume: bool,
+    /// Begin a new job on the state of another, by the root of its checkpoints, of a fork or of a copy. The input goes on where that checkpoint was, the output
+    /// begins empty and holds what fires after it. The job gets a root of its own.
+    #[arg(long, value_name = "URL")]
+    pub from: Option<String>,
+    /// With --from: which checkpoint, `id` or `epoch/id` [default: the newest].
+    #[arg(long, value_name = "ID", requires = "from")]
+    pub checkpoint: Option<String>,
+    /// With --from: take that root over, checkpoints and all, in place of a root of one's own. Whoever runs on it is fenced.
+    #[arg(long, requires = "from", conflicts_with = "no_claim")]
+    pub claim: bool,
+    /// With --from: never delete anything there, and need nothing from there after the first checkpoint of one's own. The default.
+    #[arg(long, requires = "from")]
+    pub no_claim: bool,
+    /// When the job ends, copy its last checkpoint to a new or an empty place, where it stands on its own.
+    #[arg(long, value_name = "URL")]
+    pub savepoint_at_end: Option<String>,
     /// Count malformed rows and go on, in place of stopping at the first. One of several lines, as a stray quote makes it, is named by a warning, and
     /// each of its lines counts.
     #[arg(long)]
@@ -187,6 +206,133 @@ pub enum CheckpointsCommand {
     Show(CheckpointArgs),
     /// Check every checksum; exits 3 and names the object when one doesn't hold.
     Verify(CheckpointArgs),
+    /// Read one key out of a checkpoint.
+    Get(GetArgs),
+    /// Hold a checkpoint, whatever retention says, until it is unpinned. Works beside a running job.
+    Pin(PinArgs),
+    /// Give up a pin.
+    Unpin(PinArgs),
+    /// Condemn a checkpoint: nobody can go on from it any more, and what it alone needs goes with the next gc after the grace period. Refused for one
+    /// that is pinned, for the newest, and for the newest that later ones build on. (A job that isn't needed at all goes by deleting its root.)
+    Delete(OneCheckpointArgs),
+    /// Begin a new lineage in another root on a checkpoint of this one, copying no data: what it shares is pinned here until the new lineage's first own
+    /// checkpoint. Run a job on it with `run --store NEW_URL --resume` or `run --from NEW_URL`.
+    Fork(ForkArgs),
+    /// Copy a checkpoint with all that it needs to another place, on any store, where it stands on its own. Taken up where it broke off by the same command.
+    Copy(CopyArgs),
+    /// Delete what no checkpoint needs any more: condemned ones after the grace period, and what was left behind. Works beside a running job.
+    Gc(GcArgs),
+}
+
+/// What `checkpoints get` takes.
+#[derive(Debug, Args)]
+pub struct GetArgs {
+    /// The job's root.
+    #[arg(value_name = "URL")]
+    pub url: String,
+    /// `id` or `epoch/id`.
+    #[arg(value_name = "ID")]
+    pub id: String,
+    /// The state, by the name that `show` gives.
+    #[arg(long, value_name = "NAME")]
+    pub state: String,
+    /// The key as it stands in the input; for other jobs, its encoded bytes.
+    #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
+    pub key: String,
+    /// The key is given in hex.
+    #[arg(long)]
+    pub hex: bool,
+    /// Print one line of JSON on stdout.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// A checkpoint and the name of a pin on it.
+#[derive(Debug, Args)]
+pub struct PinArgs {
+    /// The job's root.
+    #[arg(value_name = "URL")]
+    pub url: String,
+    /// `id` or `epoch/id`.
+    #[arg(value_name = "ID")]
+    pub id: String,
+    /// The pin, by any name that isn't taken in this root.
+    #[arg(value_name = "NAME")]
+    pub name: String,
+    /// Print one line of JSON on stdout.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// One checkpoint.
+#[derive(Debug, Args)]
+pub struct OneCheckpointArgs {
+    /// The job's root.
+    #[arg(value_name = "URL")]
+    pub url: String,
+    /// `id` or `epoch/id`.
+    #[arg(value_name = "ID")]
+    pub id: String,
+    /// Print one line of JSON on stdout.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What `checkpoints fork` takes.
+#[derive(Debug, Args)]
+pub struct ForkArgs {
+    /// The job's root.
+    #[arg(value_name = "URL")]
+    pub url: String,
+    /// `id` or `epoch/id`.
+    #[arg(value_name = "ID")]
+    pub id: String,
+    /// The root of the new lineage: a new or an empty place.
+    #[arg(value_name = "NEW_URL")]
+    pub new_url: String,
+    /// Print one line of JSON on stdout.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What `checkpoints copy` takes.
+#[derive(Debug, Args)]
+pub struct CopyArgs {
+    /// The job's root.
+    #[arg(value_name = "FROM_URL")]
+    pub from_url: String,
+    /// The root of the copy: a new or an empty place, or an earlier copy of the same checkpoint.
+    #[arg(value_name = "TO_URL")]
+    pub to_url: String,
+    /// `id` or `epoch/id` [default: the newest].
+    #[arg(long, value_name = "ID")]
+    pub checkpoint: Option<String>,
+    /// Print one line of JSON on stdout.
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// What `checkpoints gc` takes.
+#[derive(Debug, Args)]
+pub struct GcArgs {
+    /// The job's root.
+    #[arg(value_name = "URL")]
+    pub url: String,
+    /// Condemn all checkpoints but the newest N, those that are young enough and pinned ones first [default: condemn none].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub retain: Option<u32>,
+    /// With --retain (1 unless given): keep older ones for so long after they completed too.
+    #[arg(long, value_name = "D", value_parser = parse_positive_duration)]
+    pub retain_for: Option<Duration>,
+    /// How long what nobody needs is kept before it is deleted. No shorter than the --grace of a job that runs: it may be reading.
+    #[arg(long, default_value = "1h", value_name = "D", value_parser = parse_duration)]
+    pub grace: Duration,
+    /// Say what would be condemned and deleted, and change nothing.
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Print one line of JSON on stdout.
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// A store.
@@ -247,6 +393,27 @@ impl RunArgs {
                 "--parallelism {} is more than --max-parallelism {}",
                 self.parallelism, self.max_parallelism
             )));
+        }
+        match (&self.from, &self.store) {
+            (Some(from), Some(store)) if self.claim && from != store => {
+                return Err(Failure::usage(format!(
+                    "--claim goes on in {from} itself: leave out --store {store}, or --claim"
+                )));
+            }
+            (Some(from), Some(store)) if !self.claim && from == store => {
+                return Err(Failure::usage(format!(
+                    "--from and --store are both {from}: --claim goes on in it, and --resume with its own job"
+                )));
+            }
+            (Some(from), _) if from.starts_with("memory:") => {
+                return Err(Failure::usage("--from needs a place that outlives a process, and memory:/// doesn't"));
+            }
+            _ => {}
+        }
+        if self.savepoint_at_end.as_ref().is_some_and(|url| url.starts_with("memory:")) {
+            return Err(Failure::usage(
+                "--savepoint-at-end needs a place that outlives a process, and memory:/// doesn't",
+            ));
         }
         self.windows.kind().map(drop)
     }

@@ -1,17 +1,20 @@
-//! `highwater checkpoints`: what is in a root, without changing anything.
+//! `highwater checkpoints`: what is in a root, without changing anything. What changes something is in [`lifecycle`].
 
 use std::collections::BTreeSet;
 
 use highwater::CompletedCheckpoint;
 use highwater::inspect;
+use highwater::io::other_roots::OtherRoots;
 
 use crate::args::{CheckpointArgs, CheckpointsCommand, StoreArgs};
-use crate::backend::{Context, KEYED, Peek, reached, root_log};
+use crate::backend::{Context, KEYED, Peek, clock, reached, root_log};
 use crate::console;
 use crate::exit::{Failure, Outcome};
+use crate::lifecycle;
+use crate::lookup;
 use crate::report::{
-    BadObject, KeyGroupReport, ListReport, ListedCheckpoint, SegmentReport, ShowReport, StateReport, VerifyReport,
-    readable_metadata,
+    BadObject, KeyGroupReport, ListReport, ListedCheckpoint, OriginReport, SegmentReport, ShowReport, StateReport,
+    VerifyReport, readable_metadata,
 };
 use crate::tables;
 
@@ -19,9 +22,16 @@ use crate::tables;
 ///
 /// # Errors
 ///
-/// There is no job or no such checkpoint, or something in it is damaged (3); the URL names no store (2).
+/// There is no job or no such checkpoint, or something in it is damaged (3); the URL names no store (2); those of [`lifecycle`].
 pub fn main(command: &CheckpointsCommand) -> Outcome<()> {
     match command {
+        CheckpointsCommand::Get(args) => lookup::get(args),
+        CheckpointsCommand::Pin(args) => lifecycle::pin(args),
+        CheckpointsCommand::Unpin(args) => lifecycle::unpin(args),
+        CheckpointsCommand::Delete(args) => lifecycle::delete(args),
+        CheckpointsCommand::Copy(args) => lifecycle::copy(args),
+        CheckpointsCommand::Fork(args) => lifecycle::fork(args),
+        CheckpointsCommand::Gc(args) => lifecycle::gc(args),
         CheckpointsCommand::List(args) => {
             let report = list(args)?;
             if args.json { console::json_line(&report) } else { console::table(&tables::list(&report)) }
@@ -59,9 +69,17 @@ fn list(args: &StoreArgs) -> Outcome<ListReport> {
             completed: utc(checkpoint.completed_ms())?,
             parallelism,
             bytes: reached(store, checkpoint)?.values().sum(),
+            pins: state.pins_of(checkpoint.id()).map(|pin| pin.name.clone()).collect(),
         })
     });
-    Ok(ListReport { checkpoints: checkpoints.collect::<Outcome<_>>()? })
+    let forked_from = state.origin.as_ref().map(|origin| OriginReport {
+        url: origin.url.clone(),
+        checkpoint: origin.source.to_string(),
+        forked: origin.forked.to_string(),
+        needed: state.needs_origin(),
+        pin: origin.pinned.then(|| origin.pin.clone()),
+    });
+    Ok(ListReport { checkpoints: checkpoints.collect::<Outcome<_>>()?, forked_from })
 }
 
 fn show(args: &CheckpointArgs) -> Outcome<ShowReport> {
@@ -73,7 +91,7 @@ fn show(args: &CheckpointArgs) -> Outcome<ShowReport> {
             .latest()
             .ok_or_else(|| Failure::checkpoint(format!("the job in {} has no completed checkpoint", args.url)))?,
     };
-    let holds = inspect::describe::describe(store, checkpoint).outcome()?;
+    let holds = inspect::describe::describe(store, &OtherRoots::new(clock()), checkpoint).outcome()?;
     let (parallelism, max_parallelism) = parallelism(checkpoint);
     let metadata = match checkpoint.metadata() {
         [] => holds.parts.iter().map(|part| part.metadata.as_slice()).find(|bytes| !bytes.is_empty()),
@@ -121,7 +139,7 @@ fn verify(args: &CheckpointArgs) -> Outcome<VerifyReport> {
     let peek = Peek::at(&args.url)?;
     let store =
         peek.store().ok_or_else(|| Failure::checkpoint(format!("there is no Highwater job in {}", args.url)))?;
-    let found = inspect::verify::verify(&root_log(store)).outcome()?;
+    let found = inspect::verify::verify(&root_log(store), &OtherRoots::new(clock())).outcome()?;
     let mut report = VerifyReport {
         objects: found.objects,
         bytes: found.bytes,
@@ -131,7 +149,8 @@ fn verify(args: &CheckpointArgs) -> Outcome<VerifyReport> {
     if let Some(id) = &args.id {
         let (_, state) = peek.job()?;
         let objects = reached(store, state.named(id).outcome()?)?;
-        report.bad.retain(|bad| objects.contains_key(&bad.name));
+        // What lies in another root is that of the one checkpoint that a fork begins with.
+        report.bad.retain(|bad| objects.contains_key(&bad.name) || bad.name.contains("://"));
         report.objects = objects.len() as u64;
         report.bytes = objects.values().sum();
     }

@@ -17,9 +17,12 @@ pub mod exit;
 pub mod input;
 pub mod job;
 pub mod kill;
+pub mod lifecycle;
+pub mod lookup;
 pub mod metrics;
 pub mod output;
 pub mod position;
+pub mod progress_bar;
 pub mod report;
 pub mod runtime;
 pub mod supervise;
@@ -31,16 +34,18 @@ pub mod window;
 pub(crate) mod testing;
 
 use std::process::ExitCode;
+use std::sync::{Arc, OnceLock};
 
 use clap::Parser;
 use highwater::base::clock::SystemClock;
+use highwater::io::store::Store;
 use tracing_subscriber::EnvFilter;
 
 use crate::args::{Command, RunArgs};
-use crate::backend::{Highwater, Place};
+use crate::backend::{Highwater, Peek, Place};
 use crate::exit::{Failure, Outcome};
 use crate::job::Account;
-use crate::runtime::{Ended, Stop};
+use crate::runtime::{Ended, Ending, Stop, Stopped};
 use crate::supervise::supervise;
 
 /// Runs the command line of this process.
@@ -74,10 +79,14 @@ fn dispatch(command: &Command) -> Outcome<()> {
 fn run(args: &RunArgs) -> Outcome<()> {
     args.validate()?;
     metrics::serve(args.metrics)?;
+    if let Some(url) = &args.savepoint_at_end {
+        check_savepoint_place(url)?;
+    }
     let (stop, account) = (Stop::on_signals()?, Account::open());
+    let kept = Arc::<OnceLock<Arc<dyn Store>>>::default();
     let work = {
-        let (args, stop, account) = (args.clone(), stop.clone(), account.clone());
-        move || run_job(&args, &stop, &account)
+        let (args, stop, account, kept) = (args.clone(), stop.clone(), account.clone(), kept.clone());
+        move || run_job(&args, &stop, &account, &kept)
     };
     let ended = match supervise(&stop, args.checkpoint_timeout, &SystemClock, work)? {
         Some(ended) => ended?,
@@ -90,15 +99,47 @@ fn run(args: &RunArgs) -> Outcome<()> {
         },
     };
     job::tell_end(&ended, args);
-    if args.json { console::json_line(&account.report(&ended)) } else { Ok(()) }
+    let mut report = account.report(&ended);
+    if let Some(url) = &args.savepoint_at_end {
+        report.savepoint = Some(save(&ended, kept.get(), url, args.json)?);
+    }
+    if args.json { console::json_line(&report) } else { Ok(()) }
 }
 
-fn run_job(args: &RunArgs, stop: &Stop, account: &Account) -> Outcome<Ended> {
+fn run_job(args: &RunArgs, stop: &Stop, account: &Account, kept: &OnceLock<Arc<dyn Store>>) -> Outcome<Ended> {
     let place = Place::of_run(args);
     place.check_apart(&args.output)?;
     let mut store = Highwater::at(place)?;
     if args.resume && store.ends_with_process() {
         return Err(Failure::usage("--resume needs a --store that outlives a process, and memory:/// doesn't"));
     }
-    job::run(args, &mut store, stop, account)
+    let ended = job::run(args, &mut store, stop, account)?;
+    if let Some(store) = store.store() {
+        let _ = kept.set(store);
+    }
+    Ok(ended)
+}
+
+/// Refuses a place for a savepoint that holds something, before hours of work are done for it.
+fn check_savepoint_place(url: &str) -> Outcome<()> {
+    let peek = Peek::at(url)?;
+    if peek.newest()?.is_some() {
+        return Err(Failure::usage(format!(
+            "--savepoint-at-end {url} holds a job already: name a new or an empty place"
+        )));
+    }
+    peek.check_not_foreign()
+}
+
+/// Copies the last checkpoint of a job that has ended to `url`.
+fn save(ended: &Ended, store: Option<&Arc<dyn Store>>, url: &str, quiet: bool) -> Outcome<lifecycle::CopyReport> {
+    let complete = matches!(ended.ending, Ending::Finished | Ending::Stopped(Stopped::Complete | Stopped::Unwritten));
+    let Some(store) = store.filter(|_| complete) else {
+        return Err(Failure::internal(format!(
+            "no savepoint was made in {url}: the last checkpoint was not completed; go on with --resume, or copy an earlier one"
+        )));
+    };
+    let report = lifecycle::copy_to(store, None, url, quiet)?;
+    console::note(format_args!("savepoint: checkpoint {} is in {url}", report.checkpoint));
+    Ok(report)
 }

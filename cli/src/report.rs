@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
+use crate::lifecycle::CopyReport;
 use crate::runtime::{CheckpointStats, Ended, Quantiles};
 
 /// What `run --json` prints.
@@ -25,6 +26,9 @@ pub struct RunReport {
     pub restore: Option<RestoreReport>,
     /// All restores of this process.
     pub restores: Vec<RestoreReport>,
+    /// With `--savepoint-at-end`: where it is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub savepoint: Option<CopyReport>,
 }
 
 /// What `demo --json` prints: the report of a run, and what came of the check.
@@ -85,6 +89,23 @@ pub struct RestoreReport {
 pub struct ListReport {
     /// Oldest first.
     pub checkpoints: Vec<ListedCheckpoint>,
+    /// Of a fork: where it began.
+    pub forked_from: Option<OriginReport>,
+}
+
+/// Where a fork began.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct OriginReport {
+    /// The root.
+    pub url: String,
+    /// The checkpoint there.
+    pub checkpoint: String,
+    /// The checkpoint that it became here.
+    pub forked: String,
+    /// Whether a checkpoint here still reaches into that root.
+    pub needed: bool,
+    /// The pin that holds it there; null once it has been released.
+    pub pin: Option<String>,
 }
 
 /// One completed checkpoint of a list.
@@ -100,6 +121,8 @@ pub struct ListedCheckpoint {
     pub parallelism: u32,
     /// Bytes that it reaches.
     pub bytes: u64,
+    /// Names of the pins that hold it.
+    pub pins: Vec<String>,
 }
 
 /// What `checkpoints show --json` prints.
@@ -196,6 +219,7 @@ impl RunReport {
             checkpoints: CheckpointReport::new(checkpoints),
             restore: restores.last().cloned(),
             restores,
+            savepoint: None,
         }
     }
 }

@@ -36,14 +36,21 @@ pub fn list(report: &ListReport) -> String {
     if report.checkpoints.is_empty() {
         return "no completed checkpoint\n".to_owned();
     }
-    let mut rows = vec![row([&"ID", &"COMPLETED", &"SUBTASKS", &"BYTES"])];
-    rows.extend(
-        report
-            .checkpoints
-            .iter()
-            .map(|c| row([&format!("{}/{}", c.epoch, c.id), &c.completed, &c.parallelism, &format_size(c.bytes)])),
-    );
-    table(&rows)
+    let mut rows = vec![row([&"ID", &"COMPLETED", &"SUBTASKS", &"BYTES", &"PINNED BY"])];
+    rows.extend(report.checkpoints.iter().map(|c| {
+        let id = format!("{}/{}", c.epoch, c.id);
+        row([&id, &c.completed, &c.parallelism, &format_size(c.bytes), &c.pins.join(", ")])
+    }));
+    let mut text = table(&rows);
+    if let Some(origin) = &report.forked_from {
+        let state = match &origin.pin {
+            _ if origin.needed => format!("{} needs its data there", origin.forked),
+            Some(pin) => format!("which isn't needed any more; the next gc here gives up its pin `{pin}`"),
+            None => "which isn't needed any more".to_owned(),
+        };
+        let _ = writeln!(text, "forked from checkpoint {} of {}: {state}", origin.checkpoint, origin.url);
+    }
+    text
 }
 
 /// `checkpoints show`.
@@ -95,17 +102,18 @@ mod tests {
 
     #[test]
     fn a_list_is_aligned() {
-        assert_eq!(list(&ListReport { checkpoints: vec![] }), "no completed checkpoint\n");
+        assert_eq!(list(&ListReport { checkpoints: vec![], forked_from: None }), "no completed checkpoint\n");
         let checkpoint = |id| ListedCheckpoint {
             id,
             epoch: 1,
             completed: "2026-01-01T00:00:00Z".into(),
             parallelism: 2,
             bytes: 2048,
+            pins: if id == 9 { vec!["a".into(), "b".into()] } else { vec![] },
         };
         assert_eq!(
-            list(&ListReport { checkpoints: vec![checkpoint(9), checkpoint(10)] }),
-            "ID    COMPLETED             SUBTASKS  BYTES\n1/9   2026-01-01T00:00:00Z  2         2.0 KiB\n1/10  2026-01-01T00:00:00Z  2         2.0 KiB\n"
+            list(&ListReport { checkpoints: vec![checkpoint(9), checkpoint(10)], forked_from: None }),
+            "ID    COMPLETED             SUBTASKS  BYTES    PINNED BY\n1/9   2026-01-01T00:00:00Z  2         2.0 KiB  a, b\n1/10  2026-01-01T00:00:00Z  2         2.0 KiB\n"
         );
     }
 

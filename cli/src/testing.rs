@@ -274,7 +274,12 @@ impl Engine for MemoryEngine {
         let root = self.root.0.lock().unwrap();
         Ok(root.last_key_value().map(|(id, parts)| {
             let sink = parts.iter().find(|part| !part.metadata.is_empty()).unwrap();
-            Newest { id: *id, parallelism: parts.len() as u32 - 1, metadata: sink.metadata.clone() }
+            Newest {
+                id: *id,
+                parallelism: parts.len() as u32 - 1,
+                metadata: sink.metadata.clone(),
+                of_another_job: false,
+            }
         }))
     }
 

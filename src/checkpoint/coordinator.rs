@@ -29,8 +29,11 @@ use crate::{Error, ErrorKind, Result};
 /// How a coordinator goes about it.
 #[derive(Debug, Clone)]
 pub struct CoordinatorSettings {
-    /// Completed checkpoints that are kept, at least 1.
+    /// Completed checkpoints that are kept however old they are, at least 1.
     pub retain: usize,
+    /// Older ones are kept for so long after they completed. Each log entry carries every checkpoint that is kept, so this
+    /// should be a few hundred times the time between checkpoints at most: what is to stay for longer is pinned or copied.
+    pub retain_for: Duration,
     /// How long a condemned checkpoint's objects stay for those that are still reading them.
     pub grace: Duration,
     /// A checkpoint that isn't complete after this long is [`Coordinator::expired`].
@@ -45,6 +48,7 @@ impl Default for CoordinatorSettings {
     fn default() -> Self {
         Self {
             retain: 3,
+            retain_for: Duration::ZERO,
             grace: Duration::from_secs(3600),
             timeout: Duration::from_secs(60),
             max_in_flight: 4,
@@ -261,6 +265,17 @@ impl Coordinator {
         Ok(true)
     }
 
+    /// Writes down, where the log says otherwise, that what has been given up is in flight no more: a collector from outside of the job
+    /// then holds nothing back for it. For the end of a job; before that, the next completion says so too.
+    ///
+    /// # Errors
+    /// `Fenced`; `Unavailable` and the like.
+    pub fn settle(&mut self) -> Result<()> {
+        self.check_fenced()?;
+        let oldest_in_flight = self.pending.keys().next().copied();
+        self.log.append(Some(&self.claim), &Change::Settle { oldest_in_flight }).map(drop)
+    }
+
     /// Checkpoints that have been in flight for longer than the timeout: abort them, here and at the subtasks.
     #[must_use]
     pub fn expired(&self) -> Vec<u64> {
@@ -300,8 +315,7 @@ impl Coordinator {
     }
 
     fn retention(&self) -> Retention {
-        let grace_ms = i64::try_from(self.settings.grace.as_millis()).unwrap_or(i64::MAX);
-        Retention { retain: self.settings.retain, grace_ms }
+        Retention::new(self.settings.retain, self.settings.retain_for, self.settings.grace)
     }
 
     fn id(&self, id: u64) -> CheckpointId {
@@ -355,8 +369,14 @@ impl Coordinator {
             metadata: pending.metadata.clone(),
             parts: pending.parts.values().cloned().collect(),
         };
-        let change = Change::Complete { checkpoint: Box::new(checkpoint.clone()), retention: self.retention() };
         self.in_doubt.insert(id);
+        // Read before the entry: what ends meanwhile is held back until the next one.
+        let oldest_in_flight = self.pending_ids.lock().iter().copied().find(|other| *other != id);
+        let change = Change::Complete {
+            checkpoint: Box::new(checkpoint.clone()),
+            retention: self.retention(),
+            oldest_in_flight,
+        };
         let entry = self.log.append(Some(&self.claim), &change).inspect_err(|error| {
             if error.kind() == ErrorKind::Fenced {
                 self.fenced = Some(error.clone());

@@ -58,17 +58,42 @@ pub struct Facts<'a> {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Plan {
     /// Segments.
-    pub objects: Vec<String>,
+    pub objects: Vec<Doomed>,
     /// Manifests; last, so that none is there without its segments having been, for longer than a moment.
-    pub manifests: Vec<String>,
+    pub manifests: Vec<Doomed>,
     /// Leftovers.
-    pub leftovers: Vec<String>,
+    pub leftovers: Vec<Doomed>,
     /// Checkpoints that the manifests are of.
     pub checkpoints: usize,
     /// Condemned checkpoints to forget once all that is gone.
     pub forget: Vec<Condemned>,
     /// Bytes of all that goes.
     pub bytes: u64,
+    /// True when condemned checkpoints, and what the current epoch left behind, stay for now: a checkpoint may still be in flight
+    /// that is older than the newest completed one.
+    pub held_back: bool,
+}
+
+impl Plan {
+    /// All that goes, in order.
+    pub fn all(&self) -> impl Iterator<Item = &Doomed> {
+        self.objects.iter().chain(&self.manifests).chain(&self.leftovers)
+    }
+}
+
+/// What goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Doomed {
+    /// Its name below the root.
+    pub name: String,
+    /// Its length.
+    pub length_bytes: u64,
+}
+
+impl Doomed {
+    fn new(object: &ObjectEntry) -> Self {
+        Self { name: object.name.clone(), length_bytes: object.length_bytes }
+    }
 }
 
 /// What becomes of an object.
@@ -129,10 +154,10 @@ impl Facts<'_> {
 /// # Errors
 /// The first error of `references` on a manifest that has to stay.
 pub fn plan(facts: &Facts<'_>, references: &References<'_>) -> Result<Plan> {
-    let mut plan = Plan::default();
+    let mut plan = Plan { held_back: facts.held_back, ..Plan::default() };
     let abandoned = |ms: i64| facts.old(ms) && ms.saturating_add(LEFTOVER_MIN_AGE_MS) <= facts.now_ms;
     for leftover in facts.leftovers.iter().filter(|leftover| abandoned(leftover.modified_ms)) {
-        plan.leftovers.push(leftover.name.clone());
+        plan.leftovers.push(Doomed::new(leftover));
         plan.bytes += leftover.length_bytes;
     }
     plan.forget = facts.state.condemned.iter().filter(|c| facts.is_due(c)).copied().collect();
@@ -159,9 +184,9 @@ pub fn plan(facts: &Facts<'_>, references: &References<'_>) -> Result<Plan> {
     for (_, name, object) in judged.iter().filter(|(fate, _, o)| *fate == Fate::Goes && !live.contains(&o.name)) {
         if name.kind == ObjectKind::Manifest {
             checkpoints.insert((name.epoch, name.checkpoint));
-            plan.manifests.push(object.name.clone());
+            plan.manifests.push(Doomed::new(object));
         } else {
-            plan.objects.push(object.name.clone());
+            plan.objects.push(Doomed::new(object));
         }
         plan.bytes += object.length_bytes;
     }

@@ -26,6 +26,7 @@ use crate::checkpoint::claim::Claim;
 use crate::checkpoint::collector::{Collected, Collector};
 use crate::checkpoint::completed::CompletedCheckpoint;
 use crate::checkpoint::coordinator::{Coordinator, CoordinatorSettings};
+use crate::checkpoint::fork;
 use crate::checkpoint::log::RootLog;
 use crate::checkpoint::manifests::segment_names;
 use crate::io::files::{DirectoryLock, Files};
@@ -33,6 +34,7 @@ use crate::io::local_files::LocalFiles;
 use crate::io::memory::Slabs;
 use crate::io::metered::MeteredStore;
 use crate::io::open_store::open_store;
+use crate::io::other_roots::OtherRoots;
 use crate::io::store::Store;
 use crate::{Error, Result};
 
@@ -86,6 +88,7 @@ pub struct EnvironmentBuilder {
     disk_bytes: Option<u64>,
     store_url: Option<String>,
     store: Option<Arc<dyn Store>>,
+    other_roots: Vec<Arc<dyn Store>>,
     files: Arc<dyn Files>,
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
@@ -119,6 +122,12 @@ impl EnvironmentBuilder {
     /// A store of one's own in place of a URL.
     pub fn store_with(mut self, store: Arc<dyn Store>) -> Self {
         self.store = Some(store);
+        self
+    }
+
+    /// A root that this one was forked from, for stores that their URL alone can't open. Others are opened when they are needed.
+    pub fn other_root(mut self, store: Arc<dyn Store>) -> Self {
+        self.other_roots.push(store);
         self
     }
 
@@ -203,6 +212,7 @@ impl EnvironmentBuilder {
             }
         };
         let log = RootLog::new(store.clone(), self.clock.clone(), self.random.clone());
+        let others = OtherRoots::with(self.clock.clone(), self.other_roots);
         let memory = MemoryPlan::of(self.memory_bytes);
         let budget = Budget::new(self.memory_bytes);
         let disk = Arc::new(DiskBudget::new(disk_bytes));
@@ -219,6 +229,7 @@ impl EnvironmentBuilder {
                 opened_ns: self.clock.monotonic_ns(),
                 store,
                 metered,
+                others,
                 files: self.files,
                 clock: self.clock,
                 random: self.random,
@@ -291,6 +302,8 @@ pub(super) struct Inner {
     pub store: Arc<dyn Store>,
     /// The same, to ask what was asked of it.
     pub metered: Arc<MeteredStore>,
+    /// Roots that ours was forked from.
+    pub others: OtherRoots,
     pub files: Arc<dyn Files>,
     pub clock: Arc<dyn Clock>,
     pub random: Arc<dyn Random>,
@@ -377,6 +390,7 @@ impl Environment {
             disk_bytes: None,
             store_url: None,
             store: None,
+            other_roots: Vec::new(),
             files: Arc::new(LocalFiles::new()),
             clock: Arc::new(SystemClock),
             random: Arc::new(SeededRandom::from_system()),
@@ -397,6 +411,12 @@ impl Environment {
     #[must_use]
     pub fn metered_store(&self) -> &Arc<MeteredStore> {
         &self.inner.metered
+    }
+
+    /// The roots that this one was forked from, to look into its checkpoints ([`crate::inspect`]).
+    #[must_use]
+    pub fn other_roots(&self) -> &OtherRoots {
+        &self.inner.others
     }
 
     /// The newest completed checkpoint of the root, if there is one: what this job goes on from. Claims the root
@@ -474,7 +494,8 @@ impl Environment {
         Ok(coordinator)
     }
 
-    /// Deletes what no retained, pinned, pending or still-in-grace checkpoint of the coordinator's job reaches. It
+    /// Deletes what no retained, pinned, pending or still-in-grace checkpoint of the coordinator's job reaches, and of a fork that needs
+    /// its source no more releases the pin there. It
     /// lists the root and reads every manifest within reach: run it on a worker every now and then (an eighth of the
     /// grace period is often enough), not after every checkpoint. Crashing in the middle is fine.
     ///
@@ -483,7 +504,13 @@ impl Environment {
     pub fn collect_garbage(&self, collector: &Collector) -> Result<Collected> {
         let _span = tracing::debug_span!("collect_garbage").entered();
         let store = &self.inner.store;
-        collector.run(&|manifest| segment_names(&**store, manifest))
+        let collected = collector.run(&|manifest| segment_names(&**store, manifest))?;
+        if collected.is_pinned_elsewhere
+            && let Err(error) = fork::release(&self.inner.log, &self.inner.others)
+        {
+            tracing::warn!(%error, "the pin of a fork that needs it no more stays in the root that it was made from");
+        }
+        Ok(collected)
     }
 
     /// Takes down that the job has caught up with its input after a start, for metrics: only the host knows.

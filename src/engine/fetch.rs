@@ -8,8 +8,8 @@ use bytes::Bytes;
 
 use super::disk::LocalFile;
 use crate::base::checksum::Hasher;
-use crate::io::files::FileWriter;
-use crate::io::store::{Request, Store};
+use crate::io::files::{FileWriter, ReadAt};
+use crate::io::stored_object::{StoredObject, read_together};
 use crate::version::segment_meta::SegmentMeta;
 use crate::{Error, ErrorKind, Result};
 
@@ -39,7 +39,7 @@ pub struct Fetch {
     /// What it is.
     pub meta: Arc<SegmentMeta>,
     /// Its object.
-    pub object: String,
+    pub object: StoredObject,
     /// The file while it is incomplete.
     pub partial: PathBuf,
     /// The claim on the file that it becomes.
@@ -54,13 +54,12 @@ impl Fetch {
     /// Begins to fetch `object` into `partial`, which `writer` writes.
     pub fn new(
         meta: Arc<SegmentMeta>,
-        object: &str,
+        object: StoredObject,
         partial: PathBuf,
         hold: LocalFile,
         writer: Box<dyn FileWriter>,
     ) -> Self {
-        let (object, hasher) = (object.to_owned(), Hasher::new());
-        Self { meta, object, partial, hold, writer, hasher, asked: 0, failed: None }
+        Self { meta, object, partial, hold, writer, hasher: Hasher::new(), asked: 0, failed: None }
     }
 
     /// The next range to ask for, of at most so many bytes.
@@ -81,7 +80,8 @@ impl Fetch {
         }
         let taken = answer.and_then(|bytes| {
             if bytes.len() as u64 != range.end - range.start {
-                let message = format!("object `{}`: {range:?} asked for, {} bytes came", self.object, bytes.len());
+                let message =
+                    format!("object `{}`: {range:?} asked for, {} bytes came", self.object.name(), bytes.len());
                 return Err(Error::new(ErrorKind::Unavailable, message));
             }
             self.hasher.update(&bytes);
@@ -104,7 +104,7 @@ impl Fetch {
 }
 
 /// Fetches all of them, ranges of the first before those of the next. One that fails doesn't keep the others.
-pub fn copy(store: &dyn Store, fetches: &mut [Fetch], at_a_time: AtATime, cancelled: &dyn Fn() -> bool) {
+pub fn copy(fetches: &mut [Fetch], at_a_time: AtATime, cancelled: &dyn Fn() -> bool) {
     loop {
         let mut asked = Vec::new();
         let mut bytes = 0;
@@ -120,14 +120,17 @@ pub fn copy(store: &dyn Store, fetches: &mut [Fetch], at_a_time: AtATime, cancel
         }
         if cancelled() {
             for fetch in fetches.iter_mut() {
-                let message = format!("fetching {} was cancelled", fetch.object);
+                let message = format!("fetching {} was cancelled", fetch.object.name());
                 fetch.failed.get_or_insert_with(|| Error::new(ErrorKind::Aborted, message));
             }
             return;
         }
-        let object = |at: &usize| fetches.get(*at).map(|fetch| fetch.object.clone()).unwrap_or_default();
-        let requests = asked.iter().map(|(at, range)| Request::GetRange(object(at), range.clone())).collect();
-        for ((at, range), answer) in asked.iter().zip(store.together(requests)) {
+        let wanted: Vec<_> = asked
+            .iter()
+            .filter_map(|(at, range)| fetches.get(*at).map(|fetch| (&fetch.object, range.clone())))
+            .collect();
+        let answers = read_together(&wanted);
+        for ((at, range), answer) in asked.iter().zip(answers) {
             if let Some(fetch) = fetches.get_mut(*at) {
                 fetch.take(range, answer);
             }

@@ -19,6 +19,7 @@ use crate::checkpoint::completed::CompletedCheckpoint;
 use crate::checkpoint::manifests::read_parts;
 use crate::checkpoint::part::CheckpointPart;
 use crate::checkpoint::upload::StoreUploader;
+use crate::io::other_roots::OtherRoots;
 use crate::manifest::Manifest;
 use crate::memtable::{Memtable, MemtableConfig};
 use crate::read::Tree;
@@ -28,6 +29,8 @@ use crate::{Error, Result};
 /// What the old subtasks leave to a new one.
 struct Inheritance {
     version: Version,
+    /// URLs of the roots that the version's references number; the own one first.
+    roots: Vec<String>,
     states: StateTable,
     parts: Vec<RestoredPart>,
     parents: Vec<CheckpointId>,
@@ -62,7 +65,7 @@ pub(super) fn open_backend(
         parents: inheritance.parents,
     };
     let files = open_files(inner, &identity)?;
-    let sources = restored_sources(&files, &inheritance.version)?;
+    let sources = restored_sources(&files, &inner.others, &inheritance.version, &inheritance.roots)?;
     files.clean(&sources.keys().copied().collect())?;
     let uploader = StoreUploader::new(
         inner.store.clone(),
@@ -104,7 +107,8 @@ fn open_files(inner: &Inner, identity: &Identity) -> Result<SegmentFiles> {
 /// only what changed.
 fn attach_tree(shared: &Shared, version: Version) -> Result<()> {
     for (_, _, r) in version.refs() {
-        if let Some(name) = r.name() {
+        // What lies in another root has no name in ours: the first checkpoint uploads it, and then needs that root no more.
+        if let Some(name) = r.name().filter(|_| r.root() == 0) {
             shared.uploads.set_durable(r.meta().id, name.clone());
         }
     }
@@ -121,19 +125,25 @@ fn attach_tree(shared: &Shared, version: Version) -> Result<()> {
     Ok(())
 }
 
-fn restored_sources(files: &SegmentFiles, version: &Version) -> Result<HashMap<SegmentId, Arc<SegmentSource>>> {
+fn restored_sources(
+    files: &SegmentFiles,
+    others: &OtherRoots,
+    version: &Version,
+    roots: &[String],
+) -> Result<HashMap<SegmentId, Arc<SegmentSource>>> {
     let mut sources = HashMap::new();
     for (_, _, r) in version.refs() {
         let name = r.name().ok_or_else(|| {
             Error::corruption(format!("a manifest refers to segment {} without naming its object", r.meta().id))
         })?;
-        if r.root() != 0 {
-            return Err(Error::new(
-                crate::ErrorKind::Unsupported,
-                format!("`{name}` lies in another root; forks are not built yet"),
-            ));
+        if sources.contains_key(&r.meta().id) {
+            continue;
         }
-        sources.entry(r.meta().id).or_insert_with(|| files.remote(r.meta(), name));
+        let source = match roots.get(usize::from(r.root())).filter(|_| r.root() != 0) {
+            None => files.remote(r.meta(), name),
+            Some(url) => files.foreign(r.meta(), others.get(url)?, name),
+        };
+        sources.insert(r.meta().id, source);
     }
     Ok(sources)
 }
@@ -182,10 +192,11 @@ fn inherit(
         Some(checkpoint) => parents_of(inner, operator, groups, checkpoint)?,
         None => Vec::new(),
     };
-    let clips: Vec<_> = parents.iter().map(|(m, clip)| (m.version.clone(), clip.clone())).collect();
+    let (clips, roots) = in_one_table(&parents)?;
     let mut seen = HashSet::new();
     Ok(Inheritance {
         version: merge_parents(&clips)?,
+        roots,
         states: StateTable::restored(parents.iter().flat_map(|(m, _)| m.states.iter().cloned()))?,
         parents: parents.iter().map(|(m, _)| m.checkpoint).filter(|id| seen.insert(*id)).collect(),
         next_sequence: parents.iter().map(|(m, _)| m.next_sequence).max().unwrap_or(1),
@@ -200,6 +211,28 @@ fn inherit(
             })
             .collect(),
     })
+}
+
+/// Trees, each with the keys that count of it.
+type Clipped = Vec<(Version, KeyRange)>;
+
+/// The parents' trees, their references numbered by one table of roots, and that table.
+fn in_one_table(parents: &[(Manifest, KeyRange)]) -> Result<(Clipped, Vec<String>)> {
+    let mut roots = vec![String::new()];
+    let mut trees = Vec::with_capacity(parents.len());
+    for (manifest, clip) in parents {
+        let mut numbers = Vec::with_capacity(manifest.roots.len());
+        for url in &manifest.roots {
+            let number = roots.iter().position(|known| known == url).unwrap_or_else(|| {
+                roots.push(url.clone());
+                roots.len() - 1
+            });
+            numbers.push(u16::try_from(number).map_err(|_| Error::invalid("too many roots"))?);
+        }
+        let number = |root: u16| numbers.get(usize::from(root)).copied().unwrap_or(root);
+        trees.push((manifest.version.map_roots(number)?, clip.clone()));
+    }
+    Ok((trees, roots))
 }
 
 /// Checks that a writer that goes on from `manifest` writes above all that it restores: newer beats older by sequence.

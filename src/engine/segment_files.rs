@@ -33,6 +33,8 @@ pub struct SegmentSource {
     local: RwLock<Option<Arc<Local>>>,
     /// The store's copy, once there is one. A source has a file or an object at any time.
     remote: OnceLock<StoredObject>,
+    /// The copy in the root that a fork was made from: until there is one in the job's own.
+    foreign: Option<StoredObject>,
     obsolete: AtomicBool,
     /// The file was let go and isn't fetched again.
     let_go: AtomicBool,
@@ -46,8 +48,8 @@ struct Local {
 
 impl SegmentSource {
     fn new(name: String, length_bytes: u64) -> Self {
-        let (local, remote, obsolete, let_go) = Default::default();
-        Self { name, length_bytes, local, remote, obsolete, let_go }
+        let (local, remote, foreign, obsolete, let_go) = Default::default();
+        Self { name, length_bytes, local, remote, foreign, obsolete, let_go }
     }
 
     /// No version of the backend refers to it any more: the local file goes when the last reader does.
@@ -76,9 +78,13 @@ impl SegmentSource {
         }
     }
 
-    /// True when the store holds it too, as far as this backend knows.
+    /// True when a store holds it too, as far as this backend knows.
     pub fn is_durable(&self) -> bool {
-        self.remote.get().is_some()
+        self.stored().is_some()
+    }
+
+    fn stored(&self) -> Option<&StoredObject> {
+        self.remote.get().or(self.foreign.as_ref())
     }
 
     fn attach(&self, local: Local) {
@@ -109,7 +115,7 @@ impl ReadAt for SegmentSource {
 
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> Result<()> {
         let local = self.local.read().clone();
-        match (local, self.remote.get()) {
+        match (local, self.stored()) {
             (Some(local), None) => local.file.read_at(offset, buffer).map_err(|error| self.lost(error)),
             (Some(local), Some(object)) => match local.file.read_at(offset, buffer) {
                 Ok(()) => Ok(()),
@@ -128,11 +134,11 @@ impl ReadAt for SegmentSource {
     }
 
     fn object(&self) -> Option<&StoredObject> {
-        self.remote.get().filter(|_| self.local.read().is_none())
+        self.stored().filter(|_| self.local.read().is_none())
     }
 
     fn second_copy(&self) -> Option<&dyn ReadAt> {
-        self.remote.get().map(|object| object as &dyn ReadAt)
+        self.stored().map(|object| object as &dyn ReadAt)
     }
 
     fn distrust(&self, why: &Error) {
@@ -264,10 +270,18 @@ impl SegmentFiles {
         source
     }
 
+    /// A segment that lies in another root, its file still to be fetched. It isn't durable in ours.
+    pub fn foreign(&self, meta: &SegmentMeta, root: Arc<dyn Store>, object_name: &str) -> Arc<SegmentSource> {
+        let mut source = SegmentSource::new(object_name.to_owned(), meta.length_bytes);
+        source.foreign = Some(StoredObject::new(root, object_name, meta.length_bytes));
+        Arc::new(source)
+    }
+
     /// The store holds the segment as `object_name`: its file can be done without.
     pub fn note_durable(&self, source: &Arc<SegmentSource>, object_name: &str) {
         let object = StoredObject::new(self.store.clone(), object_name, source.length_bytes);
-        if source.remote.set(object).is_ok() && source.local.read().is_some() {
+        let is_spare = source.is_durable();
+        if source.remote.set(object).is_ok() && !is_spare && source.local.read().is_some() {
             self.add_spare(source);
         }
     }
@@ -296,7 +310,7 @@ impl SegmentFiles {
             let fetch = self.begin(source, meta);
             begun.push(fetch.map(|fetch| fetch.map(|fetch| fetches.push(fetch)).is_some()));
         }
-        fetch::copy(&*self.store, &mut fetches, at_a_time, cancelled);
+        fetch::copy(&mut fetches, at_a_time, cancelled);
         let mut fetches = fetches.into_iter();
         let each = wanted.iter().zip(begun).map(|((source, meta), begun)| {
             let fetched = match begun {
@@ -325,7 +339,7 @@ impl SegmentFiles {
 
     /// Begins to fetch a segment; `None` when that isn't needed.
     fn begin(&self, source: &Arc<SegmentSource>, meta: &Arc<SegmentMeta>) -> Result<Option<Fetch>> {
-        let Some(object) = source.remote.get().filter(|_| source.wants_file()) else { return Ok(None) };
+        let Some(object) = source.stored().filter(|_| source.wants_file()) else { return Ok(None) };
         let mut share = DiskShare::none(&self.disk);
         share.grow(meta.length_bytes, Purpose::Fetched)?;
         // From here on nobody else deletes it.
@@ -338,12 +352,12 @@ impl SegmentFiles {
         let partial = hold.path().with_extension("part");
         self.files.remove(&partial)?;
         let writer = self.create_file(&partial)?;
-        Ok(Some(Fetch::new(meta.clone(), object.name(), partial, hold, writer)))
+        Ok(Some(Fetch::new(meta.clone(), object.clone(), partial, hold, writer)))
     }
 
     /// Ends what [`SegmentFiles::begin`] began.
     fn end(&self, source: &Arc<SegmentSource>, fetch: Fetch) -> Result<()> {
-        let (object, meta) = (fetch.object.clone(), fetch.meta.clone());
+        let (object, meta) = (fetch.object.name().to_owned(), fetch.meta.clone());
         let (partial, hold, written) = fetch.finish();
         let file = written
             .and_then(|hash| check_hash(&object, &meta, hash))

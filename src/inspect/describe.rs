@@ -3,16 +3,15 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use super::opener::Opener;
 use crate::Result;
 use crate::base::ids::{CheckpointId, SegmentId, StateId};
 use crate::base::key_group::KeyGroup;
-use crate::cache::block_cache::BlockCache;
 use crate::checkpoint::completed::CompletedCheckpoint;
 use crate::checkpoint::manifests::read_part;
+use crate::io::other_roots::OtherRoots;
 use crate::io::store::Store;
-use crate::io::stored_object::StoredObject;
 use crate::manifest::Manifest;
-use crate::segment::reader::Segment;
 use crate::segment::stats::SegmentStats;
 use crate::version::SegmentRef;
 
@@ -92,12 +91,12 @@ pub struct Description {
     pub key_groups: Vec<GroupBytes>,
 }
 
-/// Reads the manifests of `checkpoint` and the statistics of its segments.
+/// Reads the manifests of `checkpoint` and the statistics of its segments, those in `others` included.
 ///
 /// # Errors
 /// Store errors; `Corruption` and `Unsupported` naming the object.
-pub fn describe(store: &Arc<dyn Store>, checkpoint: &CompletedCheckpoint) -> Result<Description> {
-    let mut summary = Summary::new(store)?;
+pub fn describe(store: &Arc<dyn Store>, others: &OtherRoots, checkpoint: &CompletedCheckpoint) -> Result<Description> {
+    let mut summary = Summary::new(Opener::new(store.clone(), others.clone(), 1)?);
     for part in checkpoint.parts() {
         summary.add(&read_part(&**store, part)?)?;
     }
@@ -114,9 +113,8 @@ pub fn describe(store: &Arc<dyn Store>, checkpoint: &CompletedCheckpoint) -> Res
     })
 }
 
-struct Summary<'a> {
-    store: &'a Arc<dyn Store>,
-    cache: Arc<BlockCache>,
+struct Summary {
+    opener: Opener,
     stats: HashMap<SegmentId, Arc<SegmentStats>>,
     parts: Vec<PartMetadata>,
     states: BTreeMap<(String, String), StateSummary>,
@@ -124,17 +122,16 @@ struct Summary<'a> {
     groups: BTreeMap<(String, KeyGroup), u64>,
 }
 
-impl<'a> Summary<'a> {
-    fn new(store: &'a Arc<dyn Store>) -> Result<Self> {
-        Ok(Self {
-            store,
-            cache: Arc::new(BlockCache::new(1)?),
+impl Summary {
+    fn new(opener: Opener) -> Self {
+        Self {
+            opener,
             stats: HashMap::new(),
             parts: Vec::new(),
             states: BTreeMap::new(),
             segments: Vec::new(),
             groups: BTreeMap::new(),
-        })
+        }
     }
 
     fn add(&mut self, manifest: &Manifest) -> Result<()> {
@@ -157,20 +154,19 @@ impl<'a> Summary<'a> {
             });
         }
         for (level, _, r) in manifest.version.refs() {
-            let stats = self.stats_of(r)?;
+            let stats = self.stats_of(manifest, r)?;
             self.add_segment(manifest, level, r);
             self.add_tallies(&manifest.operator, &names, r, &stats);
         }
         Ok(())
     }
 
-    fn stats_of(&mut self, r: &SegmentRef) -> Result<Arc<SegmentStats>> {
+    fn stats_of(&mut self, manifest: &Manifest, r: &SegmentRef) -> Result<Arc<SegmentStats>> {
         let meta = r.meta();
         if let Some(stats) = self.stats.get(&meta.id) {
             return Ok(stats.clone());
         }
-        let source = StoredObject::new(self.store.clone(), name_of(r), meta.length_bytes);
-        let stats = Segment::open((**meta).clone(), Arc::new(source), self.cache.clone()).stats()?;
+        let stats = self.opener.segment(manifest, r)?.stats()?;
         Ok(self.stats.entry(meta.id).or_insert(Arc::new(stats)).clone())
     }
 

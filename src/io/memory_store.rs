@@ -23,13 +23,20 @@ struct Object {
 pub struct MemoryStore {
     objects: RwLock<BTreeMap<String, Object>>,
     clock: Arc<dyn Clock>,
+    url: String,
 }
 
 impl MemoryStore {
     /// An empty store whose objects are dated by `clock`.
     #[must_use]
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        Self { objects: RwLock::default(), clock }
+        Self::named("", clock)
+    }
+
+    /// As [`MemoryStore::new`], with a URL of its own, `memory:///<name>`, that tells it from others. No URL opens it.
+    #[must_use]
+    pub fn named(name: &str, clock: Arc<dyn Clock>) -> Self {
+        Self { objects: RwLock::default(), clock, url: format!("memory:///{name}") }
     }
 
     fn find(&self, name: &str) -> Result<Bytes> {
@@ -41,7 +48,7 @@ impl MemoryStore {
 
 impl Store for MemoryStore {
     fn url(&self) -> &str {
-        "memory:///"
+        &self.url
     }
 
     fn put(&self, name: &str, bytes: Bytes, mode: PutMode) -> Result<()> {

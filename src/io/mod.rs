@@ -13,6 +13,7 @@ pub mod memory_store;
 pub mod metered;
 pub mod names;
 pub mod open_store;
+pub mod other_roots;
 pub mod remote_store;
 pub mod retry;
 pub mod store;

@@ -4,7 +4,7 @@
 //! identity: operator text | subtask, parallelism, max parallelism, first group, last group varints
 //!           | writer epoch varint | checkpoint epoch varint | checkpoint id varint | kind u8 | created i64
 //!           | next sequence varint | time high-water mark i64
-//! roots:    count varint | text*
+//! roots:    count varint | text* (the own root, empty; behind it the URLs of those that a fork's first checkpoint reaches into)
 //! states:   count varint | { name text | kind text | layout u8 | key width, namespace width varints (0 for
 //!           variable, else width + 1) | 4 codecs text | ttl varint (0 for none, else ms + 1) | has operator u8
 //!           | operator text (when 1) }*

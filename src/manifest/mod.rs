@@ -14,7 +14,8 @@ use bytes::Bytes;
 use crate::base::descriptor::StateDescriptor;
 use crate::base::ids::{CheckpointId, Sequence, StateId, WriterEpoch};
 use crate::base::key_group::KeyGroupRange;
-use crate::version::Version;
+use crate::version::{SegmentRef, Version};
+use crate::{Error, Result};
 
 pub use codec::{decode, encode};
 pub use frame::{MAJOR, MINOR};
@@ -70,6 +71,20 @@ pub struct Manifest {
     pub version: Version,
     /// Checkpoints that this lineage was last restored from.
     pub parents: Vec<CheckpointId>,
+}
+
+impl Manifest {
+    /// URL of the root that holds the segment of `r`, which is one of this manifest's; `None` for its own root.
+    ///
+    /// # Errors
+    /// Internal when its root isn't in the table.
+    pub fn root_of(&self, r: &SegmentRef) -> Result<Option<&str>> {
+        match (r.root(), self.roots.get(usize::from(r.root()))) {
+            (0, _) => Ok(None),
+            (_, Some(url)) => Ok(Some(url)),
+            (root, None) => Err(Error::internal(format!("root {root} of a table of {}", self.roots.len()))),
+        }
+    }
 }
 
 #[cfg(test)]

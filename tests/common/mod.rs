@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
 pub mod rig;
+pub mod roots;
 
 use std::collections::BTreeMap;
 use std::ops::Range;

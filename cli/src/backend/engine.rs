@@ -4,19 +4,23 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use highwater::base::ids::CheckpointId;
 use highwater::base::key_group::check_parallelism;
 use highwater::base::limits::min_memory_bytes;
+use highwater::checkpoint::fork::{fork, fork_newest};
+use highwater::checkpoint::log::LineageState;
 use highwater::io::files::Files;
 use highwater::io::local_files::LocalFiles;
 use highwater::io::open_store::open_store;
-use highwater::{CompletedCheckpoint, Coordinator, CoordinatorSettings, Environment, ErrorKind, Operator, Subtask};
+use highwater::io::store::Store;
+use highwater::{CompletedCheckpoint, Coordinator, CoordinatorSettings, Environment, Operator, Subtask};
 
 use crate::args::RunArgs;
 use crate::backend::coordinator::impatient_log;
 use crate::backend::counted::CountedStore;
 use crate::backend::garbage::GarbageThread;
 use crate::backend::peek::in_memory;
-use crate::backend::{Context, KEYED, KeyedWindows, Peek, RootCoordinator, SINK, SinkRows, clock, reached};
+use crate::backend::{Context, KEYED, KeyedWindows, Peek, RootCoordinator, SINK, SinkRows, clock, reached, root_log};
 use crate::console;
 use crate::exit::{Failure, Outcome};
 use crate::job::{Engine, Newest, Started};
@@ -32,6 +36,8 @@ pub struct Place {
     pub store: String,
     /// Whether the user named it.
     pub store_named: bool,
+    /// The checkpoint of another job to begin on.
+    pub from: Option<Beginning>,
     /// Whether to say what of it may surprise.
     pub warn: bool,
     /// The working directory.
@@ -52,18 +58,36 @@ pub struct Place {
     pub checkpoint_timeout: Duration,
     /// Completed checkpoints that are kept.
     pub retain: usize,
+    /// For how long older ones are kept.
+    pub retain_for: Duration,
     /// How long what nobody reaches is kept.
     pub grace: Duration,
+}
+
+/// Another job's checkpoint that a new job begins on.
+#[derive(Clone, Debug)]
+pub struct Beginning {
+    /// The root that holds it.
+    pub url: String,
+    /// By its name; the newest otherwise.
+    pub checkpoint: Option<String>,
+    /// Whether that root is taken over, and is the store.
+    pub claim: bool,
 }
 
 impl Place {
     /// As the command line has it.
     pub fn of_run(args: &RunArgs) -> Self {
         let dir = args.working_dir();
-        let store = args.store.clone().unwrap_or_else(|| dir.join("checkpoints").to_string_lossy().into_owned());
+        let taken_over = args.from.clone().filter(|_| args.claim);
+        let named = taken_over.or_else(|| args.store.clone());
+        let from =
+            args.from.clone().map(|url| Beginning { url, checkpoint: args.checkpoint.clone(), claim: args.claim });
         Self {
-            store,
-            store_named: args.store.is_some(),
+            store_named: named.is_some(),
+            store: named.unwrap_or_else(|| dir.join("checkpoints").to_string_lossy().into_owned()),
+            // A job that was begun in a root that it took over goes on there like any other.
+            from: from.filter(|from| !(from.claim && args.resume)),
             warn: true,
             dir,
             memory: args.memory,
@@ -74,6 +98,7 @@ impl Place {
             interval: args.interval,
             checkpoint_timeout: args.checkpoint_timeout,
             retain: args.retain as usize,
+            retain_for: args.retain_for,
             grace: args.grace,
         }
     }
@@ -106,6 +131,7 @@ impl Place {
     fn settings(&self) -> CoordinatorSettings {
         CoordinatorSettings {
             retain: self.retain,
+            retain_for: self.retain_for,
             grace: self.grace,
             timeout: self.checkpoint_timeout,
             // The schedule of the run counts those in flight, and a run puts up with any number of failures.
@@ -138,7 +164,10 @@ pub struct Highwater {
     place: Place,
     peek: Peek,
     open: Option<(Environment, Arc<CountedStore>)>,
+    /// What the job goes on from.
     newest: Option<CompletedCheckpoint>,
+    /// The other root that it lies in, until the job's own has it; with its id where the user named it.
+    source: Option<(Arc<dyn Store>, Option<CheckpointId>)>,
 }
 
 impl Highwater {
@@ -169,7 +198,7 @@ impl Highwater {
             )));
         }
         let peek = Peek::at(&place.store)?;
-        Ok(Self { place, peek, open: None, newest: None })
+        Ok(Self { place, peek, open: None, newest: None, source: None })
     }
 
     /// Whether nobody can go on from here: the store is in memory.
@@ -191,10 +220,49 @@ impl Highwater {
         let ours = self.place.max_parallelism;
         match checkpoint.operators().into_iter().find(|(operator, ..)| *operator == KEYED) {
             Some((_, _, max)) if max != ours => Err(Failure::usage(format!(
-                "--resume goes on with the same job only: the checkpoint has --max-parallelism {max}, the command line --max-parallelism {ours}"
+                "max parallelism is fixed for the life of the state: the checkpoint has --max-parallelism {max}, the command line --max-parallelism {ours}"
             ))),
             _ => Ok(()),
         }
+    }
+
+    /// The job's own store, once it is there.
+    pub fn store(&self) -> Option<Arc<dyn Store>> {
+        match &self.open {
+            Some((env, _)) => Some(env.store().clone()),
+            None => self.peek.store().cloned(),
+        }
+    }
+
+    fn own_state(&self) -> Outcome<Option<LineageState>> {
+        match &self.open {
+            Some((env, _)) => Ok(env.log().newest().outcome()?.map(|entry| entry.state)),
+            None => self.peek.state(),
+        }
+    }
+
+    /// What the job goes on from, and whether that is another's checkpoint.
+    fn choose(&mut self) -> Outcome<Option<(CompletedCheckpoint, bool)>> {
+        let state = self.own_state()?;
+        match &self.place.from {
+            Some(from) if from.claim => {
+                let none = || Failure::checkpoint(format!("there is no Highwater job in {}", from.url));
+                return Ok(Some((chosen(&state.ok_or_else(none)?, from)?, true)));
+            }
+            _ => {}
+        }
+        if let Some(state) = state
+            && let Some(newest) = state.latest()
+        {
+            let forked = state.origin.as_ref().is_some_and(|origin| origin.forked == newest.id());
+            return Ok(Some((newest.clone(), forked)));
+        }
+        let Some(from) = &self.place.from else { return Ok(None) };
+        let peek = Peek::at(&from.url)?;
+        let (store, state) = peek.job()?;
+        let checkpoint = chosen(&state, from)?;
+        self.source = Some((store.clone(), from.checkpoint.as_ref().map(|_| checkpoint.id())));
+        Ok(Some((checkpoint, true)))
     }
 
     fn coordinator(&self, parallelism: u32) -> Outcome<RootCoordinator> {
@@ -221,38 +289,31 @@ impl Engine for Highwater {
     }
 
     fn holds_job(&mut self) -> Outcome<bool> {
-        Ok(self.peek.newest()?.is_some())
+        let taken_over = self.place.from.as_ref().is_some_and(|from| from.claim);
+        Ok(!taken_over && self.peek.newest()?.is_some())
     }
 
     fn newest(&mut self) -> Outcome<Option<Newest>> {
-        if self.ends_with_process() && self.open.is_none() {
+        let Some((newest, of_another_job)) = self.choose()? else {
+            self.newest = None;
             return Ok(None);
-        }
-        self.newest = match &self.open {
-            Some((env, _)) => match env.completed_checkpoints() {
-                Err(error) if error.kind() == ErrorKind::NotFound => None,
-                checkpoints => checkpoints.outcome()?.pop(),
-            },
-            None => self.peek.newest()?,
         };
-        let Some(newest) = &self.newest else { return Ok(None) };
-        self.check_max_parallelism(newest)?;
+        self.check_max_parallelism(&newest)?;
         let parallelism = newest.operators().into_iter().find(|(operator, ..)| *operator == KEYED);
-        Ok(Some(Newest {
+        let found = Newest {
             id: newest.id().id,
             parallelism: parallelism.map_or(0, |(_, parallelism, _)| parallelism),
             metadata: newest.metadata().to_vec(),
-        }))
+            of_another_job,
+        };
+        self.newest = Some(newest);
+        Ok(Some(found))
     }
 
     fn newest_bytes(&mut self) -> Outcome<Option<u64>> {
-        self.newest()?;
-        let store = match &self.open {
-            Some((env, _)) => Some(env.store()),
-            None => self.peek.store(),
-        };
-        let (Some(store), Some(newest)) = (store, &self.newest) else { return Ok(None) };
-        Ok(Some(reached(store, newest)?.values().sum()))
+        let newest = self.own_state()?.and_then(|mut state| state.checkpoints.pop());
+        let (Some(store), Some(newest)) = (self.store(), newest) else { return Ok(None) };
+        Ok(Some(reached(&store, &newest)?.values().sum()))
     }
 
     fn claim(&mut self) -> Outcome<()> {
@@ -266,6 +327,15 @@ impl Engine for Highwater {
             Some(store) => store.clone(),
             None => open_store(&place.store, true, clock()).opening()?,
         };
+        let forks = self.place.from.as_ref().is_some_and(|from| !from.claim);
+        if let Some((source, id)) = self.source.take().filter(|_| forks) {
+            // Nothing is copied: the first checkpoint brings all of it here, and then needs the other root no more.
+            let (source, own) = (root_log(&source), root_log(&store));
+            match id {
+                Some(id) => fork(&source, id, &own).outcome()?,
+                None => fork_newest(&source, &own).outcome()?,
+            };
+        }
         let store = Arc::new(CountedStore::new(store));
         let mut builder = Environment::builder(&place.dir)
             .memory_bytes(place.memory)
@@ -317,6 +387,17 @@ impl Engine for Highwater {
         if let Some((env, _)) = &self.open {
             env.report_caught_up();
         }
+    }
+}
+
+/// The checkpoint that a job was told to begin on.
+fn chosen(state: &LineageState, from: &Beginning) -> Outcome<CompletedCheckpoint> {
+    match &from.checkpoint {
+        Some(id) => Ok(state.named(id).outcome()?.clone()),
+        None => state
+            .latest()
+            .cloned()
+            .ok_or_else(|| Failure::checkpoint(format!("the job in {} has no completed checkpoint", from.url))),
     }
 }
 

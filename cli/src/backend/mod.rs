@@ -21,7 +21,7 @@ mod subtask;
 mod tests;
 
 pub use coordinator::RootCoordinator;
-pub use engine::{Highwater, Place};
+pub use engine::{Beginning, Highwater, Place};
 pub use failure::{Context, checkpoint_failure, failure};
 pub use keyed::KeyedWindows;
 pub use peek::{Peek, clock, root_log};

@@ -92,6 +92,7 @@ fn place(store: &str, dir: &Path, args: &DemoArgs) -> Place {
         store: store.to_owned(),
         warn: false,
         store_named: true,
+        from: None,
         dir: dir.to_owned(),
         memory: MEMORY_BYTES,
         disk: None,
@@ -102,6 +103,7 @@ fn place(store: &str, dir: &Path, args: &DemoArgs) -> Place {
         interval: interval(args),
         checkpoint_timeout: CHECKPOINT_TIMEOUT,
         retain: 3,
+        retain_for: Duration::ZERO,
         grace: Duration::from_secs(60),
     }
 }

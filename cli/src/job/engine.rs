@@ -4,7 +4,7 @@ use crate::exit::Outcome;
 use crate::runtime::{Coordinator, Snapshots, StagedRows, Ticket};
 use crate::window::WindowStore;
 
-/// The newest completed checkpoint of a job.
+/// The completed checkpoint that a job goes on from: its newest, or that of another job.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Newest {
     /// Its id.
@@ -13,6 +13,8 @@ pub struct Newest {
     pub parallelism: u32,
     /// The metadata of the sink's part.
     pub metadata: Vec<u8>,
+    /// True when it is another job's, whose output isn't ours: ours begins empty.
+    pub of_another_job: bool,
 }
 
 /// A job that may write: restored, ready for records.
@@ -52,11 +54,11 @@ pub trait Engine {
     /// The store can't be read.
     fn holds_job(&mut self) -> Outcome<bool>;
 
-    /// The newest completed checkpoint. Changes nothing.
+    /// The newest completed checkpoint; in a store without any, or one that is taken over, the one that the job was told to begin on. Changes nothing.
     ///
     /// # Errors
     ///
-    /// The store can't be read; the newest checkpoint is unreadable (exit code 3: older ones are not fallen back to in silence).
+    /// There is no such checkpoint (3); the store can't be read; the newest checkpoint is unreadable (exit code 3: older ones are not fallen back to in silence).
     fn newest(&mut self) -> Outcome<Option<Newest>>;
 
     /// Bytes of all objects that the newest completed checkpoint reaches, each once; `None` where there is none. Changes nothing.
@@ -66,7 +68,8 @@ pub trait Engine {
     /// As [`newest`](Self::newest).
     fn newest_bytes(&mut self) -> Outcome<Option<u64>>;
 
-    /// Claims the store for this process: from now on no other process can complete a checkpoint there.
+    /// Claims the store for this process: from now on no other process can complete a checkpoint there. A job that begins on another's
+    /// state has that in its store as its newest from now on.
     ///
     /// # Errors
     ///

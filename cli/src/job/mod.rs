@@ -35,8 +35,8 @@ pub use progress::Display;
 struct Begin {
     source: CsvSource,
     position: Position,
-    /// The checkpoint to go on from, and the output that it was found to match.
-    from: Option<(Newest, JobMetadata, ResumableOutput)>,
+    /// The checkpoint to go on from, and the output that it was found to match; none where that is another job's.
+    from: Option<(Newest, JobMetadata, Option<ResumableOutput>)>,
 }
 
 impl Begin {
@@ -57,12 +57,13 @@ pub fn run<E: Engine>(args: &RunArgs, engine: &mut E, stop: &Stop, account: &Acc
     engine.claim()?;
     if begun.newest() != engine.newest()?.as_ref() {
         // A predecessor that was still alive has completed another checkpoint before we fenced it.
-        if !args.resume {
+        if !args.resume && args.from.is_none() {
             return Err(holds_job(&engine.place()));
         }
         begun = begin(args, kind, &config, engine)?;
     }
-    let from = begun.newest().map(|newest| newest.id);
+    // One that was taken over is no checkpoint of this job yet: the same command begins on it again.
+    let from = begun.newest().filter(|newest| !(newest.of_another_job && args.claim)).map(|newest| newest.id);
     let ran = run_once(args, kind, config, begun, engine, stop, account);
     let mut ended = ran.map_err(|failure| keep_going(failure, account.standing().newest(from), args))?;
     size_newest(&mut ended, engine);
@@ -118,7 +119,7 @@ fn begin<E: Engine>(
     if !args.resume && engine.holds_job()? {
         return Err(holds_job(&engine.place()));
     }
-    let newest = if args.resume { engine.newest()? } else { None };
+    let newest = if args.resume || args.from.is_some() { engine.newest()? } else { None };
     let Some(newest) = newest else {
         // Nothing has been committed yet, so an output with content isn't this job's.
         let advice = if args.resume {
@@ -148,7 +149,15 @@ fn begin<E: Engine>(
     if !metadata.position.finished {
         source.read_ahead()?;
     }
-    let output = OutputFile::check_resume(&args.output, metadata.synced)?;
+    let output = if newest.of_another_job {
+        OutputFile::check_new(
+            &args.output,
+            "a job that begins on another's state has an output of its own: empty it or name another one",
+        )?;
+        None
+    } else {
+        Some(OutputFile::check_resume(&args.output, metadata.synced)?)
+    };
     let position = metadata.position.clone();
     Ok(Begin { source, position, from: Some((newest, metadata, output)) })
 }
@@ -165,9 +174,12 @@ fn run_once<E: Engine>(
 ) -> Outcome<Ended> {
     account.restores(begin.newest(), args.parallelism);
     let Started { keyed, rows, coordinator, first_checkpoint } = engine.start(begin.newest(), args.parallelism)?;
-    let complete = begin.from.as_ref().is_some_and(|(_, metadata, _)| metadata.complete);
+    let complete = begin.from.as_ref().is_some_and(|(_, metadata, output)| metadata.complete && output.is_some());
     let sink = match begin.from {
-        Some((_, metadata, output)) => StagedOutput::resume(rows, output, &metadata)?,
+        Some((_, metadata, Some(output))) => StagedOutput::resume(rows, output, &metadata)?,
+        Some((_, metadata, None)) => {
+            StagedOutput::begin_on(rows, OutputFile::create(&args.output)?, config, header(kind), &metadata)?
+        }
         None => StagedOutput::new(rows, OutputFile::create(&args.output)?, config, header(kind))?,
     };
     if complete {

@@ -157,6 +157,10 @@ where
         let ending = ending?;
         self.keep_standing();
         self.standing.update(|ended| ended.ending = ending);
+        // Where the store was there a moment ago; whoever waits for one that isn't would be late.
+        if matches!(ending, Ending::Finished | Ending::Stopped(Stopped::Complete)) {
+            self.coordinator.settle();
+        }
         Ok(())
     }
 

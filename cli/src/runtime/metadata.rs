@@ -82,7 +82,7 @@ impl JobMetadata {
         serde_json::from_slice(bytes).map_err(unreadable)
     }
 
-    /// Refuses to go on as another job than the checkpoint's.
+    /// Refuses to go on from the checkpoint, be it another's, with options that make its state something else.
     ///
     /// # Errors
     ///
@@ -103,7 +103,10 @@ impl JobMetadata {
         if differences.is_empty() {
             return Ok(());
         }
-        Err(Failure::usage(format!("--resume goes on with the same job only: {}", differences.join("; "))))
+        Err(Failure::usage(format!(
+            "a checkpoint is gone on from with the same options only: {}",
+            differences.join("; ")
+        )))
     }
 }
 

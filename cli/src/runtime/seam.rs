@@ -148,6 +148,9 @@ pub trait Coordinator {
     /// Gives checkpoint `id` up.
     fn abort(&mut self, id: u64);
 
+    /// The run is over, and what hasn't completed has been given up. A store that can't be told so is no error.
+    fn settle(&mut self) {}
+
     /// Everything that this process has uploaded: manifests, retries and aborted checkpoints included.
     fn uploaded_bytes(&self) -> u64;
 }

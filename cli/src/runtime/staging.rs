@@ -67,22 +67,33 @@ impl<R: StagedRows + Snapshots> StagedOutput<R> {
         })
     }
 
+    /// The sink of a new job that begins on the checkpoint of another, whose rows `store` holds. What that one has committed is in its output, not in
+    /// ours, and leaves the state; what still had to wait for its place then is ours.
+    ///
+    /// # Errors
+    ///
+    /// As [`new`](Self::new); staged rows are missing (exit code 3).
+    pub fn begin_on(
+        mut store: R,
+        file: OutputFile,
+        config: BTreeMap<String, String>,
+        header: &[u8],
+        metadata: &JobMetadata,
+    ) -> Outcome<Self> {
+        let pieces = pieces_of(&mut store, metadata)?;
+        pieces.iter().try_for_each(|(offset, _)| store.unstage(*offset))?;
+        let mut sink = Self::new(store, file, config, header)?;
+        sink.totals.late = metadata.totals.late;
+        Ok(sink)
+    }
+
     /// The sink of a job that goes on from a checkpoint, whose staged rows `store` holds: brings the file to where the checkpoint commits it.
     ///
     /// # Errors
     ///
     /// Staged rows are missing (exit code 3); the file can't be written.
     pub fn resume(mut store: R, file: ResumableOutput, metadata: &JobMetadata) -> Outcome<Self> {
-        let mut pieces = VecDeque::new();
-        let mut offset = metadata.synced.length;
-        while offset < metadata.staged_end {
-            let bytes = store.staged(offset)?.filter(|bytes| !bytes.is_empty()).ok_or_else(|| missing(offset))?;
-            pieces.push_back((offset, bytes.len() as u64));
-            offset += bytes.len() as u64;
-        }
-        if offset != metadata.staged_end {
-            return Err(missing(metadata.staged_end));
-        }
+        let pieces = pieces_of(&mut store, metadata)?;
         // Only now: nothing is touched when the checkpoint doesn't hold what it should.
         let mut sink = Self {
             order: RowOrder::new(&mut store)?,
@@ -225,6 +236,18 @@ impl<R: StagedRows + Snapshots> StagedOutput<R> {
         self.committed = self.synced.length;
         Ok(())
     }
+}
+
+/// Offset and length of the pieces that a checkpoint's state holds.
+fn pieces_of(store: &mut impl StagedRows, metadata: &JobMetadata) -> Outcome<VecDeque<(u64, u64)>> {
+    let mut pieces = VecDeque::new();
+    let mut offset = metadata.synced.length;
+    while offset < metadata.staged_end {
+        let bytes = store.staged(offset)?.filter(|bytes| !bytes.is_empty()).ok_or_else(|| missing(offset))?;
+        pieces.push_back((offset, bytes.len() as u64));
+        offset += bytes.len() as u64;
+    }
+    if offset == metadata.staged_end { Ok(pieces) } else { Err(missing(metadata.staged_end)) }
 }
 
 fn missing(offset: u64) -> Failure {

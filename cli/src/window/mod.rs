@@ -16,6 +16,7 @@ mod tumbling;
 mod tests;
 
 pub use operator::{StreamSpec, WindowOperator};
+pub use session::stored as stored_session;
 pub use store::{Timer, WindowStore};
 
 /// How records are put into windows.

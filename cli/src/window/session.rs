@@ -128,6 +128,15 @@ fn put(store: &mut impl WindowStore, stream: StreamId, key: &[u8], session: &Ses
     store.put(stream, key, session.start, &bytes)
 }
 
+/// The end and the aggregate of a session as it is stored.
+///
+/// # Errors
+///
+/// The bytes aren't one (3).
+pub fn stored(bytes: &[u8]) -> Outcome<(i64, Accumulator)> {
+    decode(0, bytes).map(|session| (session.end, session.aggregate))
+}
+
 fn decode(start: i64, bytes: &[u8]) -> Outcome<Session> {
     let damaged = || Failure::checkpoint("a stored session is damaged");
     let (version, rest) = bytes.split_first().ok_or_else(damaged)?;

@@ -81,6 +81,10 @@ impl RootLog {
         &self.store
     }
 
+    pub(in super::super) fn random(&self) -> &Arc<dyn Random> {
+        &self.random
+    }
+
     pub(in super::super) fn clock(&self) -> &Arc<dyn Clock> {
         &self.clock
     }
@@ -154,7 +158,25 @@ impl RootLog {
     /// # Errors
     /// `Unavailable`; those of [`RootLog::newest`].
     pub fn unpin(&self, name: &str) -> Result<()> {
-        self.append(None, &Change::Unpin { name: name.to_owned() }).map(drop)
+        self.append(None, &Change::Unpin { name: name.to_owned(), of: None }).map(drop)
+    }
+
+    /// Drops the pin `name` that holds checkpoint `id`, which somebody [pinned](RootLog::pin).
+    ///
+    /// # Errors
+    /// `NotFound` when there is none; `InvalidArgument` when it holds another checkpoint, or is that of a restore.
+    pub fn unpin_from(&self, name: &str, id: CheckpointId) -> Result<()> {
+        self.append(None, &Change::Unpin { name: name.to_owned(), of: Some(id) }).map(drop)
+    }
+
+    /// Condemns checkpoint `id`: nobody can restore from it any more, and what it alone reaches goes with a collection of garbage
+    /// after the grace period. Needs no claim, and is safe beside a running job.
+    ///
+    /// # Errors
+    /// `NotFound` when it isn't there or is condemned already; `InvalidArgument` when it is pinned, the newest, or the newest
+    /// that later ones build on: whoever needs neither job nor checkpoints any more deletes the root itself.
+    pub fn condemn(&self, id: CheckpointId) -> Result<()> {
+        self.append(None, &Change::Condemn(id)).map(drop)
     }
 
     /// Holds checkpoint `id` while the attempt of `claim` lives on what it restored from it: until its first completed

@@ -6,6 +6,7 @@
 //!
 //! action      1 Claim: epoch             2 Complete: id, ids condemned    3 Pin: name, id
 //!             4 Unpin: name              5 Condemn: ids                   6 Forget: condemned
+//!             7 Fork: id, url            8 Release: url                     9 Settle
 //!             (id = epoch, id; ids = count, then ids; any other tag reads as Unsupported)
 //! state       claim: 0, or 1, epoch, attempt u64
 //!             operators: count, then name, max parallelism
@@ -13,18 +14,20 @@
 //!             checkpoints: count, then id, completed_ms i64, metadata, parts (count, each as in `part`)
 //!             pins: count, then name, id, epoch that restored + 1 or 0
 //!             condemned: count, then first id, last id, since_ms i64, condemned_ms i64
+//!             oldest in flight: id + 1 or 0
+//!             origin: 0, or 1, url, id there, pin, id here, pinned u8
 //!             recent attempts: count, then attempt u64, epoch
 //!
 //! entry 1, attempt 0x0a, written at 5 ms, that claims epoch 1:
 //! 01  0a 00 00 00 00 00 00 00  05 00 00 00 00 00 00 00  01 01
-//! 01 01 0a 00 00 00 00 00 00 00  00  00  00  00  00  01 0a 00 00 00 00 00 00 00 01
+//! 01 01 0a 00 00 00 00 00 00 00  00  00  00  00  00  00  00  01 0a 00 00 00 00 00 00 00 01
 //! ```
 
 use super::super::claim::Claim;
 use super::super::completed::CompletedCheckpoint;
 use super::super::frame;
 use super::super::part::CheckpointPart;
-use super::{Action, Condemned, LineageState, LogEntry, Pin};
+use super::{Action, Condemned, LineageState, LogEntry, Origin, Pin};
 use crate::base::ids::CheckpointId;
 use crate::base::limits::MAX_NAME_BYTES;
 use crate::base::wire::{Reader, put_bytes, put_varint};
@@ -146,6 +149,16 @@ fn encode_action(action: &Action, out: &mut Vec<u8>) {
             out.push(6);
             put_condemned(out, condemned);
         }
+        Action::Fork { id, url } => {
+            out.push(7);
+            put_id(out, *id);
+            put_bytes(out, url.as_bytes());
+        }
+        Action::Release { url } => {
+            out.push(8);
+            put_bytes(out, url.as_bytes());
+        }
+        Action::Settle => out.push(9),
     }
 }
 
@@ -157,6 +170,9 @@ fn decode_action(reader: &mut Reader<'_>, name: &str) -> Result<Action> {
         4 => Action::Unpin { name: reader.text(MAX_NAME_BYTES)?.to_owned() },
         5 => Action::Condemn { ids: read_all(reader, read_id)? },
         6 => Action::Forget { condemned: read_all(reader, read_condemned)? },
+        7 => Action::Fork { id: read_id(reader)?, url: reader.text(MAX_NAME_BYTES)?.to_owned() },
+        9 => Action::Settle,
+        8 => Action::Release { url: reader.text(MAX_NAME_BYTES)?.to_owned() },
         tag => return Err(Error::new(ErrorKind::Unsupported, format!("`{name}` has an action of kind {tag}"))),
     })
 }
@@ -189,6 +205,15 @@ fn encode_state(state: &LineageState, out: &mut Vec<u8>) {
         put_varint(out, pin.restored_by.map_or(0, |epoch| epoch + 1));
     }
     put_condemned(out, &state.condemned);
+    put_varint(out, state.oldest_in_flight.map_or(0, |id| id.saturating_add(1)));
+    out.push(u8::from(state.origin.is_some()));
+    if let Some(origin) = &state.origin {
+        put_bytes(out, origin.url.as_bytes());
+        put_id(out, origin.source);
+        put_bytes(out, origin.pin.as_bytes());
+        put_id(out, origin.forked);
+        out.push(u8::from(origin.pinned));
+    }
     put_varint(out, state.recent.len() as u64);
     for (attempt, epoch) in &state.recent {
         out.extend_from_slice(&attempt.to_le_bytes());
@@ -218,7 +243,23 @@ fn decode_state(reader: &mut Reader<'_>) -> Result<LineageState> {
         Ok(Pin { name, id, restored_by: r.varint()?.checked_sub(1) })
     })?;
     let condemned = read_all(reader, read_condemned)?;
+    let oldest_in_flight = reader.varint()?.checked_sub(1);
+    let origin = read_option(reader, |r| {
+        let (url, source) = (r.text(MAX_NAME_BYTES)?.to_owned(), read_id(r)?);
+        let (pin, forked) = (r.text(MAX_NAME_BYTES)?.to_owned(), read_id(r)?);
+        Ok(Origin { url, source, pin, forked, pinned: read_option(r, |_| Ok(()))?.is_some() })
+    })?;
     let recent = read_all(reader, |r| Ok((r.u64()?, r.varint()?)))?;
     let max_parallelism = operators.into_iter().collect();
-    Ok(LineageState { claim, max_parallelism, greatest_completed, checkpoints, pins, condemned, recent })
+    Ok(LineageState {
+        claim,
+        max_parallelism,
+        greatest_completed,
+        checkpoints,
+        pins,
+        condemned,
+        oldest_in_flight,
+        origin,
+        recent,
+    })
 }

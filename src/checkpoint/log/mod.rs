@@ -20,7 +20,7 @@ mod state;
 pub use append::RootLog;
 pub use codec::MAX_JOB_METADATA_BYTES;
 pub(super) use state::{Change, Retention};
-pub use state::{Condemned, LineageState, Pin};
+pub use state::{Condemned, LineageState, Origin, Pin};
 
 use bytes::Bytes;
 
@@ -90,6 +90,20 @@ pub enum Action {
         /// The checkpoints.
         ids: Vec<CheckpointId>,
     },
+    /// The first checkpoint of a fork is complete.
+    Fork {
+        /// The checkpoint.
+        id: CheckpointId,
+        /// URL of the root that it shares its data with.
+        url: String,
+    },
+    /// What a fork was made from needn't be kept for it any more.
+    Release {
+        /// URL of that root.
+        url: String,
+    },
+    /// Checkpoints that were in flight when a newer one completed aren't any more.
+    Settle,
     /// Condemned checkpoints whose objects are gone.
     Forget {
         /// The checkpoints.

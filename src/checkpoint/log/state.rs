@@ -1,6 +1,7 @@
 //! The folded state of a lineage, and the pure rules by which a change makes the next one.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use super::super::claim::Claim;
 use super::super::completed::CompletedCheckpoint;
@@ -18,6 +19,9 @@ const MAX_CONDEMNED: usize = 64;
 /// Checkpoints that are condemned within this part of the grace period share an entry: they go that much later.
 const CONDEMNED_STEPS: i64 = 32;
 
+/// What the names of the pins of restores begin with.
+const RESTORE_PIN: &str = "restore of epoch ";
+
 /// A checkpoint held against retention.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Pin {
@@ -33,7 +37,7 @@ pub struct Pin {
 impl Pin {
     /// The pin of a restore of `id` by the attempt of `epoch`.
     pub(super) fn of_restore(epoch: WriterEpoch, id: CheckpointId) -> Self {
-        Self { name: format!("restore of epoch {epoch}"), id, restored_by: Some(epoch) }
+        Self { name: format!("{RESTORE_PIN}{epoch}"), id, restored_by: Some(epoch) }
     }
 }
 
@@ -69,6 +73,21 @@ impl Condemned {
     }
 }
 
+/// Where a lineage began as a fork.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Origin {
+    /// URL of the root that it was made from, which holds what the forked checkpoint shares.
+    pub url: String,
+    /// The checkpoint there.
+    pub source: CheckpointId,
+    /// Name of the pin that holds it there.
+    pub pin: String,
+    /// The checkpoint that it became here.
+    pub forked: CheckpointId,
+    /// True until the pin has been released.
+    pub pinned: bool,
+}
+
 /// What all entries of a log up to some number amount to.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct LineageState {
@@ -84,6 +103,11 @@ pub struct LineageState {
     pub pins: Vec<Pin>,
     /// Condemned checkpoints, those first that were condemned first. At most 64, however many checkpoints they are.
     pub condemned: Vec<Condemned>,
+    /// Of the current epoch, the oldest id that was in flight, or in doubt, when a newer checkpoint completed: it may reach
+    /// what no completed one does. So a collector outside of the job knows what to hold back. `None` when there was none then.
+    pub oldest_in_flight: Option<u64>,
+    /// Where the lineage began, if it is a fork.
+    pub origin: Option<Origin>,
     /// Attempt numbers of the last appends, with the epoch that each belonged to.
     pub(super) recent: Vec<(u64, WriterEpoch)>,
 }
@@ -93,12 +117,20 @@ pub struct LineageState {
 pub(in super::super) enum Change {
     /// Claim an epoch above the log's and all of these, and with `restores` pin the newest checkpoint for it.
     Claim { parents: Vec<WriterEpoch>, restores: bool },
-    /// Complete a checkpoint, then retain the newest.
-    Complete { checkpoint: Box<CompletedCheckpoint>, retention: Retention },
+    /// Complete a checkpoint, then retain the newest. With the oldest of those that are in flight besides.
+    Complete { checkpoint: Box<CompletedCheckpoint>, retention: Retention, oldest_in_flight: Option<u64> },
+    /// Note the oldest that is in flight: others have been given up.
+    Settle { oldest_in_flight: Option<u64> },
     /// Hold a checkpoint.
     Pin(Pin),
-    /// Drop a pin.
-    Unpin { name: String },
+    /// Drop a pin; with an id, only when it holds that checkpoint, and it must be there.
+    Unpin { name: String, of: Option<CheckpointId> },
+    /// Complete the first checkpoint of a fork.
+    Fork { checkpoint: Box<CompletedCheckpoint>, origin: Box<Origin> },
+    /// Note that the pin in the root that a fork was made from is gone.
+    Release,
+    /// Condemn one checkpoint that nobody needs.
+    Condemn(CheckpointId),
     /// Retain the newest.
     Retain(Retention),
     /// Drop condemned checkpoints, unless others have joined them.
@@ -108,10 +140,24 @@ pub(in super::super) enum Change {
 /// What is retained, and for how long what isn't stays.
 #[derive(Debug, Clone, Copy)]
 pub(in super::super) struct Retention {
-    /// Checkpoints to retain.
+    /// Checkpoints to retain, however old.
     pub retain: usize,
+    /// Others are retained for so many milliseconds after they completed.
+    pub retain_for_ms: i64,
     /// The grace period in milliseconds.
     pub grace_ms: i64,
+}
+
+impl Retention {
+    pub fn new(retain: usize, retain_for: Duration, grace: Duration) -> Self {
+        let millis = |duration: Duration| i64::try_from(duration.as_millis()).unwrap_or(i64::MAX);
+        Self { retain, retain_for_ms: millis(retain_for), grace_ms: millis(grace) }
+    }
+
+    /// What was completed after this is retained for its age. Without an age nothing is, be its time in the future.
+    pub fn since_ms(self, now_ms: i64) -> i64 {
+        if self.retain_for_ms == 0 { i64::MAX } else { now_ms.saturating_sub(self.retain_for_ms) }
+    }
 }
 
 impl LineageState {
@@ -150,14 +196,35 @@ impl LineageState {
         found.ok_or_else(|| Error::new(ErrorKind::NotFound, format!("checkpoint {id}")))
     }
 
-    /// Checkpoints that fall out of retention: all but the newest `retain`, the newest that later ones build on
-    /// (FLINK-21351: a savepoint doesn't subsume the last checkpoint), and the pinned ones.
+    /// Checkpoints that fall out of retention: all but the newest `retain`, those completed after `since_ms`, the newest that
+    /// later ones build on (FLINK-21351: a savepoint doesn't subsume the last checkpoint), and the pinned ones. One that reaches into
+    /// another root goes once later ones build on one that doesn't, be it among the newest.
     #[must_use]
-    pub fn beyond_retention(&self, retain: usize) -> Vec<CheckpointId> {
+    pub fn beyond_retention(&self, retain: usize, since_ms: i64) -> Vec<CheckpointId> {
         let kept_from = self.checkpoints.len().saturating_sub(retain.max(1));
-        let base = self.checkpoints.iter().rev().find(|c| !c.self_contained()).map(|c| c.id);
-        let old = self.checkpoints.iter().take(kept_from).map(|c| c.id);
-        old.filter(|id| Some(*id) != base && self.pins.iter().all(|pin| pin.id != *id)).collect()
+        let base = self.base().map(|c| c.id);
+        let forked = self.origin.as_ref().map(|origin| origin.forked).filter(|forked| base > Some(*forked));
+        let is_old = |at: usize, c: &CompletedCheckpoint| at < kept_from && c.completed_ms <= since_ms;
+        let old = self.checkpoints.iter().enumerate().filter(|(at, c)| is_old(*at, c) || Some(c.id) == forked);
+        let ids = old.map(|(_, c)| c.id);
+        ids.filter(|id| Some(*id) != base && self.pins_of(*id).next().is_none()).collect()
+    }
+
+    /// The pins that hold a checkpoint.
+    pub fn pins_of(&self, id: CheckpointId) -> impl Iterator<Item = &Pin> {
+        self.pins.iter().filter(move |pin| pin.id == id)
+    }
+
+    /// True while a checkpoint that is retained, or condemned and still there, reaches into the root that the lineage was forked from.
+    #[must_use]
+    pub fn needs_origin(&self) -> bool {
+        let needed = |id| self.checkpoint(id).is_ok() || self.condemned.iter().any(|c| c.contains(id));
+        self.origin.as_ref().is_some_and(|origin| needed(origin.forked))
+    }
+
+    /// The newest checkpoint that later ones build on.
+    pub(in super::super) fn base(&self) -> Option<&CompletedCheckpoint> {
+        self.checkpoints.iter().rev().find(|c| !c.self_contained())
     }
 
     pub(super) fn remembers(&self, attempt: u64) -> bool {
@@ -169,18 +236,40 @@ impl LineageState {
     }
 
     /// The state after `change`, and what to write down; `None` when there is nothing to do.
-    pub(super) fn apply(&self, change: &Change, attempt: u64, now_ms: i64) -> Result<Option<(Self, Action)>> {
+    pub(in super::super) fn apply(&self, change: &Change, attempt: u64, now_ms: i64) -> Result<Option<(Self, Action)>> {
         let mut next = self.clone();
         let action = match change {
             Change::Claim { parents, restores } => Some(next.claim(parents, *restores, attempt)),
-            Change::Complete { checkpoint, retention } => next.complete(checkpoint, *retention, now_ms)?,
+            Change::Complete { checkpoint, retention, oldest_in_flight } => {
+                next.complete(checkpoint, *retention, *oldest_in_flight, now_ms)?
+            }
+            Change::Settle { oldest_in_flight } => {
+                next.note_in_flight(*oldest_in_flight);
+                (next.oldest_in_flight != self.oldest_in_flight).then_some(Action::Settle)
+            }
             Change::Pin(pin) => next.pin(pin)?,
-            Change::Unpin { name } => {
+            Change::Unpin { name, of } => {
+                if let Some(id) = of {
+                    next.check_unpin(name, *id)?;
+                }
                 next.pins.retain(|pin| pin.name != *name);
                 (next.pins.len() < self.pins.len()).then(|| Action::Unpin { name: name.clone() })
             }
+            Change::Fork { checkpoint, origin } => next.fork(checkpoint, origin, now_ms)?,
+            Change::Release => match next.origin.as_mut().filter(|origin| origin.pinned) {
+                Some(origin) => {
+                    origin.pinned = false;
+                    Some(Action::Release { url: origin.url.clone() })
+                }
+                None => None,
+            },
+            Change::Condemn(id) => {
+                next.check_unneeded(*id)?;
+                next.condemn(&[*id], 0, now_ms);
+                Some(Action::Condemn { ids: vec![*id] })
+            }
             Change::Retain(retention) => {
-                let ids = next.condemn(*retention, now_ms);
+                let ids = next.retain(*retention, now_ms);
                 (!ids.is_empty()).then_some(Action::Condemn { ids })
             }
             Change::Forget { condemned } => {
@@ -200,6 +289,7 @@ impl LineageState {
         let greatest = parents.iter().copied().chain(self.claim.map(|claim| claim.epoch)).max().unwrap_or(0);
         let epoch = greatest + 1;
         self.claim = Some(Claim { epoch, attempt });
+        self.oldest_in_flight = None;
         self.pins.retain(|pin| pin.restored_by.is_none());
         let newest = self.latest().filter(|_| restores).map(|newest| newest.id);
         // A user's pin of that name, odd as it would be, stays what it is; the restore then says so.
@@ -210,7 +300,13 @@ impl LineageState {
         Action::Claim { epoch }
     }
 
-    fn complete(&mut self, done: &CompletedCheckpoint, retention: Retention, now_ms: i64) -> Result<Option<Action>> {
+    fn complete(
+        &mut self,
+        done: &CompletedCheckpoint,
+        retention: Retention,
+        oldest_in_flight: Option<u64>,
+        now_ms: i64,
+    ) -> Result<Option<Action>> {
         let id = done.id;
         if let Ok(known) = self.checkpoint(id) {
             let same = known.parts == done.parts && known.metadata == done.metadata;
@@ -230,17 +326,40 @@ impl LineageState {
         if !done.self_contained() {
             self.pins.retain(|pin| pin.restored_by.is_none_or(|epoch| epoch > id.epoch));
         }
-        let condemned = self.condemn(retention, now_ms);
+        let greatest = self.greatest_completed.filter(|greatest| greatest.epoch == id.epoch);
+        self.oldest_in_flight =
+            oldest_in_flight.filter(|oldest| greatest.is_some_and(|greatest| *oldest < greatest.id));
+        let condemned = self.retain(retention, now_ms);
         Ok(Some(Action::Complete { id, condemned }))
     }
 
-    fn condemn(&mut self, retention: Retention, now_ms: i64) -> Vec<CheckpointId> {
-        let ids = self.beyond_retention(retention.retain);
+    fn note_in_flight(&mut self, oldest: Option<u64>) {
+        let epoch = self.claim.map(|claim| claim.epoch);
+        let greatest = self.greatest_completed.filter(|greatest| Some(greatest.epoch) == epoch);
+        self.oldest_in_flight = oldest.filter(|oldest| greatest.is_some_and(|greatest| *oldest < greatest.id));
+    }
+
+    fn fork(&mut self, done: &CompletedCheckpoint, origin: &Origin, now_ms: i64) -> Result<Option<Action>> {
+        if self.greatest_completed.is_some() {
+            return Err(Error::new(ErrorKind::AlreadyExists, "the root of a fork holds a job already"));
+        }
+        self.complete(done, Retention::new(1, Duration::ZERO, Duration::ZERO), None, now_ms)?;
+        self.origin = Some(origin.clone());
+        Ok(Some(Action::Fork { id: done.id, url: origin.url.clone() }))
+    }
+
+    fn retain(&mut self, retention: Retention, now_ms: i64) -> Vec<CheckpointId> {
+        let ids = self.beyond_retention(retention.retain, retention.since_ms(now_ms));
+        self.condemn(&ids, retention.grace_ms, now_ms);
+        ids
+    }
+
+    fn condemn(&mut self, ids: &[CheckpointId], grace_ms: i64, now_ms: i64) {
         self.checkpoints.retain(|c| !ids.contains(&c.id));
-        for id in &ids {
+        for id in ids {
             let new = Condemned { first: *id, last: *id, since_ms: now_ms, condemned_ms: now_ms };
             match self.condemned.last_mut() {
-                Some(last) if now_ms.saturating_sub(last.since_ms) <= retention.grace_ms / CONDEMNED_STEPS => {
+                Some(last) if now_ms.saturating_sub(last.since_ms) <= grace_ms / CONDEMNED_STEPS => {
                     *last = last.join(new);
                 }
                 _ => self.condemned.push(new),
@@ -253,12 +372,50 @@ impl LineageState {
                 *next = next.join(oldest);
             }
         }
-        ids
+    }
+
+    /// Refuses a checkpoint that somebody may go on from: a restart from the newest, the running job from the newest that
+    /// its later ones build on, and whoever has pinned it.
+    fn check_unneeded(&self, id: CheckpointId) -> Result<()> {
+        self.checkpoint(id)?;
+        let pins: Vec<_> = self.pins_of(id).map(|pin| format!("`{}`", pin.name)).collect();
+        if !pins.is_empty() {
+            return Err(Error::invalid(format!("checkpoint {id} is pinned by {}", pins.join(", "))));
+        }
+        if self.latest().is_some_and(|newest| newest.id == id) {
+            return Err(Error::invalid(format!("checkpoint {id} is the newest: a restart goes on from it")));
+        }
+        if self.base().is_some_and(|base| base.id == id) {
+            return Err(Error::invalid(format!("checkpoint {id} is the newest that later ones build on")));
+        }
+        Ok(())
+    }
+
+    fn check_unpin(&self, name: &str, id: CheckpointId) -> Result<()> {
+        match self.pins.iter().find(|pin| pin.name == name) {
+            Some(pin) if pin.id != id => {
+                Err(Error::invalid(format!("pin `{name}` holds checkpoint {}, not {id}", pin.id)))
+            }
+            Some(pin) if pin.restored_by.is_some() => Err(Error::invalid(format!(
+                "pin `{name}` goes by itself, with the first checkpoint of the job that restored from {id}"
+            ))),
+            Some(_) => Ok(()),
+            None => Err(Error::new(ErrorKind::NotFound, format!("checkpoint {id} has no pin `{name}`"))),
+        }
     }
 
     fn pin(&mut self, pin: &Pin) -> Result<Option<Action>> {
-        if pin.name.len() > MAX_NAME_BYTES {
-            return Err(Error::invalid(format!("a pin's name of {} bytes is over {MAX_NAME_BYTES}", pin.name.len())));
+        if pin.name.is_empty() || pin.name.len() > MAX_NAME_BYTES {
+            return Err(Error::invalid(format!(
+                "a pin's name is 1 to {MAX_NAME_BYTES} bytes long, not {}",
+                pin.name.len()
+            )));
+        }
+        if pin.restored_by.is_none() && pin.name.starts_with(RESTORE_PIN) {
+            return Err(Error::invalid(format!(
+                "pin `{}`: names that begin with `{RESTORE_PIN}` are those of restores",
+                pin.name
+            )));
         }
         self.checkpoint(pin.id)?;
         match self.pins.iter_mut().find(|known| known.name == pin.name) {

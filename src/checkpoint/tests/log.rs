@@ -230,7 +230,7 @@ fn golden_bytes_of_an_entry() {
     expected.extend(attempt);
     expected.extend([5, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1]);
     expected.extend(attempt);
-    expected.extend([0, 0, 0, 0, 0, 1]);
+    expected.extend([0, 0, 0, 0, 0, 0, 0, 1]);
     expected.extend(attempt);
     expected.push(1);
     assert_eq!(bytes[16..], expected);

@@ -5,5 +5,6 @@ mod coordinator;
 mod crash_sweep;
 mod log;
 mod orphans;
+mod outside;
 mod reachability;
 mod world;

@@ -159,7 +159,7 @@ proptest! {
             state: &state, now_ms: NOW_MS, grace_ms: GRACE_MS, held_back, objects: &listing, leftovers: &[],
         };
         let plan = plan(&facts, &references).unwrap();
-        let planned: BTreeSet<_> = plan.objects.iter().chain(&plan.manifests).cloned().collect();
+        let planned: BTreeSet<_> = plan.all().map(|doomed| doomed.name.clone()).collect();
         prop_assert_eq!(&planned, &expected);
         prop_assert_eq!(plan.bytes, expected.len() as u64);
         let due = state.condemned.iter().filter(|c| !held_back && old(c.condemned_ms)).count();
