@@ -9,6 +9,8 @@ pub mod pacer;
 pub mod picker;
 pub mod plan;
 pub mod rewrite;
+pub mod stand_in;
+pub mod upload_choice;
 
 #[cfg(test)]
 mod model_tests;
@@ -16,5 +18,7 @@ mod model_tests;
 mod picker_tests;
 #[cfg(test)]
 mod simulation;
+#[cfg(test)]
+mod upload_simulation;
 #[cfg(test)]
 mod world;

@@ -42,6 +42,9 @@ const TIER_LARGEST_SHARE: f64 = 0.35;
 /// With so many runs in level 0, runs merge whether or not they are similar.
 const TIER_ANYWAY_RUNS: usize = 10;
 
+/// How many times its nominal size the deepest level may have.
+const DEEPEST_TIMES: u64 = 3;
+
 /// From this share of dead records on, a segment is worth a rewrite of its own.
 const DEAD_SHARE: f64 = 0.5;
 
@@ -64,7 +67,8 @@ pub fn pick(version: &Version, options: &Options, now_ms: i64) -> Option<Plan> {
 pub fn debt_bytes(version: &Version, options: &Options) -> u64 {
     let level0: u64 = version.level(0).iter().map(Run::live_bytes).sum();
     let over_level0 = level0.saturating_sub(level0_limit(version, options));
-    let lower = (1..version.levels().len()).map(|n| level_bytes(version, n).saturating_sub(target(options, n)));
+    let lower =
+        (1..version.levels().len()).map(|n| level_bytes(version, n).saturating_sub(target(version, options, n)));
     over_level0 + lower.take(MAX_LEVELS - 2).sum::<u64>()
 }
 
@@ -72,9 +76,20 @@ fn level_bytes(version: &Version, level: usize) -> u64 {
     version.level(level).iter().map(Run::live_bytes).sum()
 }
 
-fn target(options: &Options, level: usize) -> u64 {
-    let power = u32::try_from(level.saturating_sub(1)).unwrap_or(u32::MAX);
-    options.base_bytes.saturating_mul(options.ratio.saturating_pow(power))
+/// Bytes that a level should have: the deepest one as many as there are, up to some times its nominal size, where a
+/// deeper one begins; the others in proportion to it, so that nearly all state lies in the deepest and little of it is
+/// there twice.
+fn target(version: &Version, options: &Options, level: usize) -> u64 {
+    let nominal = |level: usize| {
+        let power = u32::try_from(level.saturating_sub(1)).unwrap_or(u32::MAX);
+        options.base_bytes.saturating_mul(options.ratio.saturating_pow(power))
+    };
+    let deepest = version.levels().len().saturating_sub(1);
+    if level >= deepest {
+        return nominal(level).saturating_mul(DEEPEST_TIMES);
+    }
+    let power = u32::try_from(deepest - level).unwrap_or(u32::MAX);
+    (level_bytes(version, deepest) / options.ratio.saturating_pow(power).max(1)).max(options.base_bytes / 4)
 }
 
 fn level0_limit(version: &Version, options: &Options) -> u64 {
@@ -127,7 +142,9 @@ fn level0_down(version: &Version, options: &Options, now_ms: i64) -> Option<Plan
     let dead: u64 = level0.iter().flat_map(Run::refs).map(|r| dead_entries(r, now_ms)).sum();
     let below: u64 = version.level(1).iter().flat_map(Run::refs).map(|r| r.meta().entries).sum();
     // Tombstones go down early only when they pay for the rewrite of level 1.
-    let dead_pays = level0.len() >= TIER_RUNS && dead > 0 && share(dead, below) >= DEAD_SHARE;
+    let others = level0.iter().flat_map(Run::refs).map(|r| r.meta().entries).sum::<u64>() + below - dead;
+    let dead_pays = dead > 0
+        && (share(dead, others) >= DEAD_SHARE || (level0.len() >= TIER_RUNS && share(dead, below) >= DEAD_SHARE));
     if level0.is_empty() || (level0.len() < options.level0_runs && bytes < level0_limit(version, options) && !dead_pays)
     {
         return None;
@@ -176,7 +193,7 @@ fn tier(version: &Version) -> Option<Plan> {
 /// A segment of the level that is most over its target, into the next one.
 fn overflow(version: &Version, options: &Options, now_ms: i64) -> Option<Plan> {
     let levels = 1..version.levels().len().min(MAX_LEVELS - 1);
-    let fullest = levels.map(|n| (n, share(level_bytes(version, n), target(options, n))));
+    let fullest = levels.map(|n| (n, share(level_bytes(version, n), target(version, options, n))));
     let (level, fullness) = fullest.max_by(|a, b| a.1.total_cmp(&b.1))?;
     if fullness <= 1.0 {
         return None;
