@@ -288,8 +288,6 @@ fn paimon_8872_dropping_an_expired_value_does_not_expose_the_older_one() {
         world.compact(&plan, &MergeOperators::default()).unwrap();
         assert_eq!(world.get(&k).unwrap(), None);
     }
-    let plan = all_of_level0(&world);
-    world.compact(&plan, &MergeOperators::default()).unwrap();
     assert!(world.version().is_empty(), "at the bottom both go");
 }
 

@@ -83,14 +83,18 @@ fn a_level_over_its_target_sends_down_what_drags_least_along() {
     let plan = pick(&version, &options, 0).unwrap();
     assert_eq!((plan.reason, plan.action), (Reason::Overflow, Action::Rewrite(Place::Level(2))));
     assert_eq!(ids(&plan), [[2], [5]]);
-    assert_eq!(debt_bytes(&version, &options), MIB);
+    // It should have a tenth of the deepest.
+    assert_eq!(debt_bytes(&version, &options), 3 * MIB - 6 * MIB / 10);
     // With nothing in its way it moves.
     let version = tree(&[&[], &[&one], &[&two[..1]]]);
     let plan = pick(&version, &options, 0).unwrap();
     assert_eq!(plan.action, Action::Move(Place::Level(2)));
     let moved = version.apply(&plan.immediate_edit().unwrap()).unwrap();
     assert_eq!(moved.level(1)[0].refs().len(), 2);
-    assert_eq!(pick(&moved, &options, 0), None);
+    assert_eq!(pick(&moved, &options, 0).unwrap().reason, Reason::Overflow, "until it has a tenth of what lies below");
+    let below =
+        [local(4, 0, 9, (1, 1), 9 * MIB), local(5, 10, 19, (1, 1), 9 * MIB), local(6, 20, 29, (1, 1), 12 * MIB)];
+    assert_eq!(pick(&tree(&[&[], &[&one], &[&below]]), &options, 0), None);
 }
 
 #[test]

@@ -224,9 +224,11 @@ fn simulate(
         let mut live_ids = HashSet::new();
         store.version.visit(&mut |r| {
             live_ids.insert(r.meta().id);
+            true
         });
         view.visit(&mut |r| {
             live_ids.insert(r.meta().id);
+            true
         });
         store.segments.retain(|id, _| live_ids.contains(id));
     }

@@ -12,6 +12,7 @@ use super::checkpoints;
 use super::disk::Purpose;
 use super::room;
 use super::segment_files::SegmentSource;
+use super::stored;
 use crate::base::ids::SegmentId;
 use crate::compaction::executor;
 use crate::compaction::picker;
@@ -85,7 +86,7 @@ fn flush_one(shared: &Arc<Shared>, request: &Arc<FlushRequest>) -> Result<()> {
         flush::write_epoch(&request.epoch, states.shapes(), options, &mut NewSegments(shared, Purpose::Flushed))?;
     let refs = metas.iter().map(|meta| Arc::new(SegmentRef::local(meta.clone()))).collect();
     let sources = open_written(shared, &metas)?;
-    let tree = shared.install(&Edit::flush(refs), sources, Some(request.epoch.last_sequence()))?;
+    let mut tree = shared.install(&Edit::flush(refs), sources, Some(request.epoch.last_sequence()))?;
     {
         let mut current = shared.current.lock();
         current.queue.pop_front();
@@ -94,10 +95,43 @@ fn flush_one(shared: &Arc<Shared>, request: &Arc<FlushRequest>) -> Result<()> {
         current.room_error = None;
     }
     if let Some(checkpoint) = request.checkpoint.clone() {
+        let flushed_bytes = metas.iter().map(|meta| meta.length_bytes).sum();
+        tree = merge_ahead(shared, tree, flushed_bytes);
         let job = shared.clone();
         shared.env.remote.spawn(Box::new(move || checkpoints::run(&job, &checkpoint, &tree)));
     }
     Ok(())
+}
+
+/// What merging ahead of a checkpoint may take, in bytes for each byte that was flushed for it, and in bytes.
+const MERGED_AHEAD: u64 = 8;
+const MERGED_AHEAD_BYTES: u64 = 64 << 20;
+
+/// Makes merges that are due and small before a checkpoint is uploaded: what they drop is never uploaded then. `tree` is
+/// the newest, and what comes back holds the same.
+fn merge_ahead(shared: &Arc<Shared>, mut tree: Arc<Tree>, flushed_bytes: u64) -> Arc<Tree> {
+    {
+        let mut current = shared.current.lock();
+        if current.compacting || shared.is_closed() {
+            return tree;
+        }
+        current.compacting = true;
+    }
+    let _running = Running::new(shared, |current| current.compacting = false);
+    let most_bytes = flushed_bytes.saturating_mul(MERGED_AHEAD).min(MERGED_AHEAD_BYTES);
+    while !shared.is_closed()
+        && let Some(plan) = picker::pick(tree.version(), &shared.picker_options(), shared.now_ms())
+        && plan.input_bytes() <= most_bytes
+    {
+        match compact_one(shared, &tree, &plan) {
+            Ok(merged) => tree = merged,
+            Err(error) => {
+                compaction_failed(shared, &plan, error);
+                break;
+            }
+        }
+    }
+    tree
 }
 
 /// Opens files that were just written; when that fails they go again.
@@ -132,28 +166,30 @@ fn run_compaction(shared: &Arc<Shared>) {
     drop(running);
     shared.progress.notify_all();
     match done {
-        Ok(()) => {
+        Ok(_) => {
             shared.current.lock().compaction_error = None;
             start_compaction(shared);
             // There may be room now for a flush that had none.
             start_flush(shared);
         }
-        Err(error) => {
-            if error.kind() != ErrorKind::Aborted {
-                tracing::warn!(%error, backend = ?shared, "compaction failed, its inputs are kept");
-            }
-            shared.poison_if_internal(&error);
-            let full = error.kind() == ErrorKind::ResourceExhausted;
-            shared.current.lock().compaction_error = Some(error);
-            if full {
-                let inputs = plan.inputs.iter().flatten();
-                room::make_room(shared, inputs.map(|r| r.live_bytes()).sum());
-            }
-        }
+        Err(error) => compaction_failed(shared, &plan, error),
     }
 }
 
-fn compact_one(shared: &Arc<Shared>, tree: &Tree, plan: &Plan) -> Result<()> {
+fn compaction_failed(shared: &Arc<Shared>, plan: &Plan, error: Error) {
+    if error.kind() != ErrorKind::Aborted {
+        tracing::warn!(%error, backend = ?shared, "compaction failed, its inputs are kept");
+    }
+    shared.poison_if_internal(&error);
+    let full = error.kind() == ErrorKind::ResourceExhausted;
+    shared.current.lock().compaction_error = Some(error);
+    if full {
+        let inputs = plan.inputs.iter().flatten();
+        room::make_room(shared, inputs.map(|r| r.live_bytes()).sum());
+    }
+}
+
+fn compact_one(shared: &Arc<Shared>, tree: &Tree, plan: &Plan) -> Result<Arc<Tree>> {
     let states = shared.current.lock().states.clone();
     let rules = Rules {
         now_ms: shared.now_ms(),
@@ -169,9 +205,13 @@ fn compact_one(shared: &Arc<Shared>, tree: &Tree, plan: &Plan) -> Result<()> {
         Action::Drop => Place::Newest,
     };
     let options = shared.output_options(place);
-    let outcome = executor::run(plan, tree, rules, options, &mut NewSegments(shared, Purpose::Merged), &mut cancelled)?;
+    let mut outcome =
+        executor::run(plan, tree, rules, options, &mut NewSegments(shared, Purpose::Merged), &mut cancelled)?;
     let sources = open_written(shared, &outcome.created)?;
-    shared.install(&outcome.edit, sources, None).map(drop)
+    for addition in &mut outcome.edit.added {
+        addition.refs = stored::simplify(shared, &addition.refs);
+    }
+    shared.install(&outcome.edit, sources, None)
 }
 
 /// Files for new segments.

@@ -82,7 +82,7 @@ impl Backend {
             memory: self.memtable.stats(),
             waiting_epochs: current.queue.len(),
             checkpoints: current.checkpoints.len(),
-            segments: current.sources.len(),
+            segments: current.tree.segment_count(),
             segment_bytes: current.tree.version().total_bytes(),
             flush_error: current.flush_error.clone(),
             compaction_error: current.compaction_error.clone(),

@@ -72,17 +72,21 @@ impl SegmentRef {
         self.with_stand_ins(self.range().clone(), Some(Arc::new(StandIns::new(refs))))
     }
 
-    /// Visits this reference, its stand-ins, theirs and so on.
-    pub fn visit(self: &Arc<Self>, see: &mut dyn FnMut(&Arc<Self>)) {
-        see(self);
-        self.stand_ins().into_iter().flat_map(StandIns::refs).for_each(|r| r.visit(see));
+    /// Visits this reference, and where `see` is true of it its stand-ins, and so on.
+    pub fn visit(self: &Arc<Self>, see: &mut dyn FnMut(&Arc<Self>) -> bool) {
+        if see(self) {
+            self.stand_ins().into_iter().flat_map(StandIns::refs).for_each(|r| r.visit(see));
+        }
     }
 
     /// True when it or a stand-in of it has prefix deletes.
     #[must_use]
     pub fn may_delete_prefixes(self: &Arc<Self>) -> bool {
         let mut any = false;
-        self.visit(&mut |r| any |= r.meta().prefix_deletes > 0);
+        self.visit(&mut |r| {
+            any |= r.meta().prefix_deletes > 0;
+            !any
+        });
         any
     }
 }
@@ -163,13 +167,16 @@ impl Version {
     pub fn without_stand_ins(&self, lost: &Itself<'_>) -> Result<Self> {
         self.map(|r| {
             let mut any = false;
-            r.visit(&mut |other| any |= other.meta().id != r.meta().id && lost(other));
+            r.visit(&mut |other| {
+                any |= other.meta().id != r.meta().id && lost(other);
+                !any
+            });
             if any { Arc::new(r.with_stand_ins(r.range().clone(), None)) } else { Arc::clone(r) }
         })
     }
 
-    /// Visits every reference, their stand-ins, theirs and so on.
-    pub fn visit(&self, see: &mut dyn FnMut(&Arc<SegmentRef>)) {
+    /// Visits every reference, and where `see` is true of one its stand-ins, and so on.
+    pub fn visit(&self, see: &mut dyn FnMut(&Arc<SegmentRef>) -> bool) {
         self.refs().for_each(|(_, _, r)| r.visit(see));
     }
 }
