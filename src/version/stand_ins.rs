@@ -48,7 +48,10 @@ impl SegmentRef {
 
     fn resolve(self: &Arc<Self>, itself: &Itself<'_>, out: &mut Vec<Arc<Self>>) {
         let Some(stand_ins) = self.stand_ins().filter(|_| !itself(self)) else {
-            out.push(Arc::clone(self));
+            // A piece beside the segment's own records says nothing.
+            if !self.meta().range.intersect(self.clip()).is_empty() {
+                out.push(Arc::clone(self));
+            }
             return;
         };
         for r in stand_ins.refs().iter().filter_map(|r| r.clipped(self.range())) {
