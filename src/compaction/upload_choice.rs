@@ -37,12 +37,18 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { space: 1.6, objects: 64, object_bytes: 16 << 20, runs: 100 }
+        Self { space: 2.0, objects: 64, object_bytes: 16 << 20, runs: 100 }
     }
 }
 
 /// From this part of the room for dead bytes on, a checkpoint uploads more than it has to.
-const EASE: f64 = 0.6;
+const EASE: f64 = 0.85;
+
+/// Most bytes uploaded at once to make space, for each byte that a checkpoint uploads anyway, while there is time.
+const STEP: f64 = 8.0;
+
+/// Part of what is alive up to which a segment is uploaded while there is time.
+const SMALL: f64 = 0.1;
 
 /// Released bytes for each byte of a segment, below which it isn't worth its upload.
 const LEAST_GAIN: f64 = 1.1;
@@ -187,14 +193,21 @@ impl Chooser<'_> {
         loop {
             let bytes: f64 = self.used().map(|object| object.bytes as f64).sum();
             let pressure = (bytes - soft) / (room * (1.0 - EASE)).max(1.0);
-            let allowed = delta * pressure * 2.0 / (self.limits.space - 1.0).max(0.1);
-            if pressure <= 0.0 {
+            let at_most = match pressure {
+                over if over <= 0.0 => break,
+                under if under < 1.0 => delta * under * 2.0 / (self.limits.space - 1.0).max(0.1),
+                over if over < 2.0 => delta * STEP,
+                _ => f64::INFINITY,
+            };
+            if spent >= at_most {
                 break;
             }
             let worth = |unit: &Unit| {
                 let (gain, cost) = (self.gain(unit), self.cost(unit));
-                let fits = pressure >= 1.0 || spent + cost <= allowed;
-                (fits && gain >= unit.bytes as f64 * LEAST_GAIN).then(|| gain / cost.max(1.0))
+                // While there is time, only what is small, and releases as much as there is room for dead bytes.
+                let small = cost <= delta * STEP && cost <= self.alive_bytes * SMALL;
+                let least = if pressure < 1.0 { 1.0 + (self.limits.space - 1.0) * EASE } else { LEAST_GAIN };
+                ((pressure >= 1.0 || small) && gain >= unit.bytes as f64 * least).then(|| gain / cost.max(1.0))
             };
             let Some(at) = self.best(worth) else { break };
             spent += self.units.get(at).map_or(0.0, |unit| self.cost(unit));
@@ -219,9 +232,9 @@ impl Chooser<'_> {
             if view.is_ok_and(|view| view.runs().count() <= self.limits.runs) {
                 break;
             }
-            // Half of them, the most intricate first: to find out which ones make it so deep would take longer.
+            // Some of them, the most intricate first: to find out which ones make it so deep would take longer.
             self.units.sort_by_key(|unit| unit.pieces);
-            for _ in 0..self.units.len().div_ceil(2) {
+            for _ in 0..self.units.len().div_ceil(8) {
                 self.take(self.units.len() - 1);
             }
         }

@@ -48,8 +48,7 @@ impl SegmentRef {
 
     fn resolve(self: &Arc<Self>, itself: &Itself<'_>, out: &mut Vec<Arc<Self>>) {
         let Some(stand_ins) = self.stand_ins().filter(|_| !itself(self)) else {
-            // A piece beside the segment's own records says nothing.
-            if !self.meta().range.intersect(self.clip()).is_empty() {
+            if self.says_something() {
                 out.push(Arc::clone(self));
             }
             return;
@@ -73,6 +72,11 @@ impl SegmentRef {
         }
         let refs = pack(refs).into_iter().rev().flatten().collect();
         self.with_stand_ins(self.range().clone(), Some(Arc::new(StandIns::new(refs))))
+    }
+
+    /// False of a piece that lies beside all of the segment's own records.
+    fn says_something(&self) -> bool {
+        !self.meta().range.intersect(self.clip()).is_empty()
     }
 
     /// Visits this reference, and where `see` is true of it its stand-ins, and so on.
@@ -148,7 +152,12 @@ impl Version {
         }
         if all {
             // The tree as it is.
-            return self.map(|r| Arc::new(r.without_stand_ins()));
+            let plain = |run: &Run| {
+                let refs = run.refs().iter().filter(|r| r.says_something());
+                Run::new(refs.map(|r| Arc::new(r.without_stand_ins())).collect())
+            };
+            let level = |runs: &Vec<Run>| runs.iter().map(plain).collect::<Result<Vec<_>>>();
+            return Self::new(self.levels().iter().map(level).collect::<Result<Vec<_>>>()?);
         }
         let refs = refs.into_iter().map(|r| Arc::new(r.without_stand_ins())).collect();
         let mut runs = pack(refs).into_iter();
