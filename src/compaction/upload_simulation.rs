@@ -180,7 +180,8 @@ struct Outcome {
     most: f64,
 }
 
-/// 200 checkpoints, the first on `loaded`; `change` adds what is written before the next.
+/// 200 checkpoints after one on `loaded`; `change` adds what is written before the next.
+#[expect(clippy::print_stdout, reason = "the figures that design.md quotes: run with --nocapture")]
 fn simulate(
     name: &str,
     limits: &Limits,

@@ -294,20 +294,20 @@ impl World {
         let place = |id: SegmentId| {
             if stored.contains(&id) {
                 Place::Stored
-            } else if turn % 7 == 0 && self.tree.segment(id).is_none() {
+            } else if turn.is_multiple_of(7) && self.tree.segment(id).is_none() {
                 Place::Gone
             } else {
                 Place::Here
             }
         };
         let tight = Limits { space: 1.1, objects: 4, object_bytes: 1 << 20, runs: 3 };
-        let limits = if turn % 5 == 0 { tight } else { Limits::default() };
+        let limits = if turn.is_multiple_of(5) { tight } else { Limits::default() };
         let chosen = choose(self.version(), &place, &limits);
         let itself = |r: &SegmentRef| place(r.meta().id) == Place::Stored || chosen.contains(&r.meta().id);
         let view = self.version().stored(&itself).unwrap();
         assert!(view.refs().all(|(_, _, r)| place(r.meta().id) != Place::Gone && r.stand_ins().is_none()));
         self.check_tree(&self.open(view.clone()), &KeyRange::all());
-        if turn % 3 != 0 {
+        if !turn.is_multiple_of(3) {
             stored.extend(view.refs().map(|(_, _, r)| r.meta().id));
         }
     }
