@@ -9,7 +9,6 @@ use common::rig::{Rig, mix};
 use common::tiny;
 use highwater::*;
 
-/// Large enough that headers and footers don't matter.
 const VALUE_BYTES: usize = 100;
 
 struct Outcome {
@@ -83,7 +82,8 @@ fn hot_keys_are_uploaded_little_more_than_they_change() {
         }
         changes
     });
-    assert!(outcome.upload <= 2.0 && outcome.space <= 2.3, "{} {}", outcome.upload, outcome.space);
+    // Twice, and a tenth that blocks, filters and manifests add.
+    assert!(outcome.upload <= 2.25 && outcome.space <= 2.25, "{} {}", outcome.upload, outcome.space);
 }
 
 #[test]
