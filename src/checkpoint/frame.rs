@@ -17,7 +17,8 @@ use crate::base::compression::Compression;
 use crate::base::wire::Reader;
 use crate::{Error, ErrorKind, Result};
 
-const HEADER_BYTES: usize = 16;
+/// Bytes before the body. The checksum among them tells one body from another.
+pub(super) const HEADER_BYTES: usize = 16;
 const ZSTD: u16 = 1;
 /// Bodies from this length on are compressed where that pays.
 const COMPRESS_FROM_BYTES: usize = 4 << 10;

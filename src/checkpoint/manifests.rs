@@ -2,7 +2,7 @@
 
 use super::part::{CheckpointPart, ObjectRef};
 use crate::base::checksum;
-use crate::io::store::Store;
+use crate::io::store::{Request, Store};
 use crate::manifest::{self, Manifest};
 use crate::{Error, Result};
 
@@ -11,15 +11,19 @@ use crate::{Error, Result};
 /// # Errors
 /// Store errors; `Corruption` or `Unsupported` naming the object.
 pub fn read(store: &dyn Store, object: &ObjectRef) -> Result<Manifest> {
-    let bytes = store.get(&object.name)?;
-    let (length, hash) = (bytes.len() as u64, checksum::hash64(&bytes));
+    check(&store.get(&object.name)?, object)
+}
+
+/// The manifest in `bytes`, which must be exactly those of `object`.
+fn check(bytes: &[u8], object: &ObjectRef) -> Result<Manifest> {
+    let (length, hash) = (bytes.len() as u64, checksum::hash64(bytes));
     if (length, hash) != (object.length_bytes, object.hash) {
         return Err(Error::corruption(format!(
             "manifest `{}`: {} bytes with hash {:016x} expected, {length} with {hash:016x} found",
             object.name, object.length_bytes, object.hash
         )));
     }
-    manifest::decode(&bytes, &object.name)
+    manifest::decode(bytes, &object.name)
 }
 
 /// Reads the manifest of a part, which must be that part's.
@@ -27,7 +31,26 @@ pub fn read(store: &dyn Store, object: &ObjectRef) -> Result<Manifest> {
 /// # Errors
 /// As [`read`].
 pub fn read_part(store: &dyn Store, part: &CheckpointPart) -> Result<Manifest> {
-    let manifest = read(store, &part.manifest)?;
+    check_part(&store.get(&part.manifest.name)?, part)
+}
+
+/// Reads the manifests of several parts, all at once where the store can do that.
+#[must_use]
+pub fn read_parts(store: &dyn Store, parts: &[&CheckpointPart]) -> Vec<Result<Manifest>> {
+    if parts.is_empty() {
+        return Vec::new();
+    }
+    let requests = parts.iter().map(|part| Request::Get(part.manifest.name.clone())).collect();
+    let answers = store.together(requests);
+    parts.iter().zip(answers).map(|(part, answer)| check_part(&answer?, part)).collect()
+}
+
+/// The manifest in `bytes`, which must be that of `part`.
+///
+/// # Errors
+/// `Corruption` or `Unsupported` naming the object.
+pub fn check_part(bytes: &[u8], part: &CheckpointPart) -> Result<Manifest> {
+    let manifest = check(bytes, &part.manifest)?;
     let same = manifest.operator == part.operator
         && manifest.subtask == part.subtask
         && manifest.checkpoint == part.checkpoint

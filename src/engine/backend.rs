@@ -10,6 +10,7 @@ use super::background::{FlushRequest, Shared};
 use super::checkpoints::PendingCheckpoint;
 use super::current_key::CurrentKey;
 use super::environment::{Inner, OpenSubtask};
+use super::hydration;
 use super::jobs;
 use super::pressure::{Pressure, pressure};
 use super::room;
@@ -254,7 +255,7 @@ impl Backend {
         });
         self.freeze(Some(pending));
         if self.shared.hydration_due.swap(false, Ordering::Relaxed) {
-            jobs::start_hydration(&self.shared);
+            hydration::start(&self.shared);
         }
         Ok(ticket)
     }

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 
 use super::background::Shared;
+use super::prefetch::Prefetched;
 use super::room;
 use super::states::StateTable;
 use super::stored;
@@ -59,6 +60,9 @@ fn make_part(shared: &Shared, checkpoint: &PendingCheckpoint, tree: &Tree) -> Re
     if checkpoint.cancel.is_cancelled() {
         return Err(Error::new(ErrorKind::Aborted, format!("checkpoint {} was aborted", checkpoint.id)));
     }
+    // Whoever makes checkpoints was opened a while ago.
+    *shared.env.prefetched.lock() = Prefetched::default();
+    shared.check()?;
     let (version, sent_bytes, settled) = match checkpoint.kind {
         CheckpointKind::Incremental => {
             let stored = stored::store(shared, checkpoint.id.id, tree, &checkpoint.cancel)?;

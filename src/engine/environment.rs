@@ -11,6 +11,7 @@ use super::backend::Backend;
 use super::batched::Readers;
 use super::disk::DiskBudget;
 use super::folders::{self, Folders};
+use super::prefetch::{Prefetch, Prefetched};
 use super::restore;
 use super::tuning::Tuning;
 use crate::base::clock::{Clock, SystemClock};
@@ -200,6 +201,7 @@ impl EnvironmentBuilder {
                 (local, remote, Readers::default())
             }
         };
+        let log = RootLog::new(store.clone(), self.clock.clone(), self.random.clone());
         let memory = MemoryPlan::of(self.memory_bytes);
         let budget = Budget::new(self.memory_bytes);
         let disk = Arc::new(DiskBudget::new(disk_bytes));
@@ -222,7 +224,9 @@ impl EnvironmentBuilder {
                 tuning,
                 checkpoints: self.checkpoints,
                 eager_restore: self.eager_restore,
+                log,
                 claim: Mutex::new(None),
+                prefetched: Mutex::default(),
                 open: Mutex::default(),
                 open_backends: AtomicUsize::new(0),
                 lock: Arc::from(lock),
@@ -282,7 +286,10 @@ pub(super) struct Inner {
     pub tuning: Tuning,
     pub checkpoints: CoordinatorSettings,
     pub eager_restore: bool,
+    log: RootLog,
     pub claim: Mutex<Option<Claim>>,
+    /// For the backends that open first. Gone once checkpoints are made.
+    pub prefetched: Mutex<Prefetched>,
     /// Operators and subtasks whose backends are open.
     open: Mutex<HashSet<(String, u32)>>,
     open_backends: AtomicUsize,
@@ -293,8 +300,13 @@ pub(super) struct Inner {
 impl Inner {
     /// Memtable bytes that one backend may use now.
     pub fn memtable_share_bytes(&self) -> u64 {
-        let share = self.memory.memtable_bytes / self.open_backends.load(Ordering::Relaxed).max(1) as u64;
+        let share = self.memory.memtable_bytes / self.open_backends().max(1) as u64;
         share.min(self.tuning.memtable_bytes)
+    }
+
+    /// Number of open backends.
+    pub fn open_backends(&self) -> usize {
+        self.open_backends.load(Ordering::Relaxed)
     }
 
     /// The folder for the local files of a subtask whose backend opens.
@@ -367,7 +379,8 @@ impl Environment {
     }
 
     /// The newest completed checkpoint of the root, if there is one: what this job goes on from. Claims the root
-    /// first, so that no predecessor completes another one behind our back.
+    /// first, so that no predecessor completes another one behind our back, and pins the checkpoint in the same entry.
+    /// While that goes on, what backends will need first of the checkpoint is fetched.
     ///
     /// Whether its manifests can be read shows when a backend is opened on it: an unreadable newest checkpoint is
     /// an error there, never passed over.
@@ -375,8 +388,16 @@ impl Environment {
     /// # Errors
     /// Store errors; `Corruption` or `Unsupported` naming the log entry.
     pub fn latest_checkpoint(&self) -> Result<Option<CompletedCheckpoint>> {
-        self.claim()?;
-        Ok(self.completed_checkpoints()?.pop())
+        let mut held = self.inner.claim.lock();
+        if held.is_some() {
+            drop(held);
+            return Ok(self.completed_checkpoints()?.pop());
+        }
+        let mut prefetch = Prefetch::within(self.inner.memory.total_bytes);
+        let (claim, state) = self.log().claim_and_pin(&mut prefetch)?;
+        *self.inner.prefetched.lock() = prefetch.found();
+        *held = Some(claim);
+        Ok(state.latest().cloned())
     }
 
     /// The completed checkpoints that the root retains, oldest first. Claims nothing.
@@ -444,7 +465,7 @@ impl Environment {
     /// The root log of the store.
     #[must_use]
     pub fn log(&self) -> RootLog {
-        RootLog::new(self.inner.store.clone(), self.inner.clock.clone(), self.inner.random.clone())
+        self.inner.log.clone()
     }
 
     /// Opens the backend of one subtask: empty, or with its share of a completed checkpoint made at any

@@ -5,7 +5,6 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use super::background::{Current, FlushRequest, Shared};
 use super::checkpoints;
@@ -255,58 +254,6 @@ impl Drop for Running<'_> {
         }
         if self.armed {
             (self.clear)(&mut self.shared.current.lock());
-        }
-    }
-}
-
-/// Starts fetching the files of restored segments, one job a segment, so that uploads get their turn.
-pub(super) fn start_hydration(shared: &Arc<Shared>) {
-    {
-        let mut current = shared.current.lock();
-        if current.hydrating || shared.is_closed() {
-            return;
-        }
-        current.hydrating = true;
-    }
-    let job = shared.clone();
-    shared.env.remote.spawn(Box::new(move || {
-        let running = Running::new(&job, |current| current.hydrating = false);
-        let goes_on = hydrate_next(&job);
-        drop(running);
-        if goes_on {
-            start_hydration(&job);
-        }
-    }));
-}
-
-/// Fetches all of them now.
-pub(super) fn hydrate_all(shared: &Arc<Shared>) -> Result<()> {
-    while let Some((meta, source)) = next_to_hydrate(shared) {
-        shared.files.hydrate(&source, &meta, &|| false)?;
-    }
-    Ok(())
-}
-
-fn next_to_hydrate(shared: &Shared) -> Option<(Arc<SegmentMeta>, Arc<SegmentSource>)> {
-    let current = shared.current.lock();
-    let version = current.tree.version();
-    version.refs().find_map(|(_, _, r)| {
-        let source = current.sources.get(&r.meta().id)?;
-        source.wants_file().then(|| (r.meta().clone(), source.clone()))
-    })
-}
-
-/// Fetches the next segment that isn't here; false when there is none, or fetching has to stop.
-fn hydrate_next(shared: &Shared) -> bool {
-    let Some((meta, source)) = next_to_hydrate(shared) else { return false };
-    match shared.files.hydrate(&source, &meta, &|| shared.is_closed()) {
-        Ok(_) => true,
-        Err(error) => {
-            // Reads go on from the store; a segment that is corrupt there says so when it is read. What may
-            // pass is tried again at the next checkpoint.
-            tracing::warn!(%error, segment = %meta.id, "fetching a restored segment failed");
-            shared.hydration_due.store(error.kind() != ErrorKind::Corruption, Ordering::Relaxed);
-            false
         }
     }
 }

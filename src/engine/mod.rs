@@ -5,7 +5,7 @@
 //! once the owner reads from the tree that holds it.
 //!
 //! Read [`backend`] for the owner's side, [`background`] for what it shares with workers, [`jobs`] for what they do,
-//! [`checkpoints`] for how a checkpoint is made, and [`room`] for what happens when local disk is short.
+//! [`checkpoints`] for how a checkpoint is made, [`restore`] and [`hydration`] for how one is opened, and [`room`] for what happens when local disk is short.
 
 mod admitted;
 mod backend;
@@ -16,9 +16,12 @@ mod checkpoints;
 mod current_key;
 mod disk;
 mod environment;
+mod fetch;
 mod folders;
+mod hydration;
 mod jobs;
 mod ops;
+mod prefetch;
 mod pressure;
 mod restore;
 mod room;

@@ -9,17 +9,16 @@ use std::sync::Arc;
 use super::backend::{Backend, RestoredPart};
 use super::background::{Current, Identity, Shared};
 use super::environment::{Environment, Inner, OpenSubtask, Operator, Subtask};
-use super::jobs;
+use super::hydration;
 use super::segment_files::{SegmentFiles, SegmentSource};
 use super::states::StateTable;
 use crate::base::ids::{CheckpointId, SegmentId, Sequence};
 use crate::base::key::KeyRange;
 use crate::base::key_group::KeyGroupRange;
 use crate::checkpoint::completed::CompletedCheckpoint;
-use crate::checkpoint::manifests::read_part;
+use crate::checkpoint::manifests::read_parts;
 use crate::checkpoint::part::CheckpointPart;
 use crate::checkpoint::upload::StoreUploader;
-use crate::io::store::Store;
 use crate::manifest::Manifest;
 use crate::memtable::{Memtable, MemtableConfig};
 use crate::read::Tree;
@@ -50,7 +49,7 @@ pub(super) fn open_backend(
         // Until this job has a checkpoint of its own, it lives on that one.
         env.log().pin_for_restore(&claim, checkpoint.id())?;
     }
-    let inheritance = inherit(&*inner.store, operator, groups, from)?;
+    let inheritance = inherit(inner, operator, groups, from)?;
     let identity = Identity {
         operator: operator.name().to_owned(),
         subtask: subtask.index,
@@ -93,9 +92,9 @@ pub(super) fn open_backend(
     let shared = Arc::new(shared);
     attach_tree(&shared, inheritance.version)?;
     if inner.eager_restore {
-        jobs::hydrate_all(&shared)?;
+        hydration::fetch_all(&shared)?;
     } else {
-        jobs::start_hydration(&shared);
+        hydration::start(&shared);
     }
     let mut config = MemtableConfig::new(inner.budget.clone());
     config.slabs = inner.slabs.clone();
@@ -119,7 +118,15 @@ fn attach_tree(shared: &Shared, version: Version) -> Result<()> {
         }
     }
     let mut current = shared.current.lock();
-    current.tree = Arc::new(shared.build_tree(version, &Tree::default(), &current.sources)?);
+    let tree = shared.build_tree(version, &Tree::default(), &current.sources)?;
+    let prefetched = shared.env.prefetched.lock();
+    let ids: HashSet<SegmentId> = tree.version().refs().map(|(_, _, r)| r.meta().id).collect();
+    for segment in ids.into_iter().filter_map(|id| tree.segment(id)) {
+        if let Some((offset, bytes)) = prefetched.tail(segment.meta().id) {
+            segment.admit_tail(offset, &bytes);
+        }
+    }
+    current.tree = Arc::new(tree);
     Ok(())
 }
 
@@ -140,24 +147,50 @@ fn restored_sources(files: &SegmentFiles, version: &Version) -> Result<HashMap<S
     Ok(sources)
 }
 
+/// The parts whose key groups overlap `groups`, with their manifests and what they have in common.
+fn parents_of(
+    inner: &Inner,
+    operator: &Operator,
+    groups: KeyGroupRange,
+    checkpoint: &CompletedCheckpoint,
+) -> Result<Vec<(Manifest, KeyRange)>> {
+    let mut parts = Vec::new();
+    for part in checkpoint.parts_of(operator.name()) {
+        check_max_parallelism(operator, part)?;
+        if let Some(common) = part.key_groups.intersect(groups) {
+            parts.push((part, KeyRange::groups(common)));
+        }
+    }
+    let mut manifests: Vec<_> = {
+        let prefetched = inner.prefetched.lock();
+        parts.iter().map(|(part, _)| prefetched.manifest(part)).collect()
+    };
+    let missing: Vec<_> =
+        parts.iter().zip(&manifests).filter(|(_, found)| found.is_none()).map(|((p, _), _)| *p).collect();
+    let mut read = read_parts(&*inner.store, &missing).into_iter();
+    for slot in manifests.iter_mut().filter(|found| found.is_none()) {
+        *slot = read.next().transpose().map_err(|e| e.context(format!("restoring checkpoint {}", checkpoint.id())))?;
+    }
+    let found = parts.into_iter().zip(manifests).map(|((part, clip), manifest)| {
+        let manifest =
+            manifest.ok_or_else(|| Error::internal(format!("manifest `{}` wasn't read", part.manifest.name)))?;
+        check_sequences(&manifest, &part.manifest.name)
+            .map_err(|e| e.context(format!("restoring checkpoint {}", checkpoint.id())))?;
+        Ok((manifest, clip))
+    });
+    found.collect()
+}
+
 fn inherit(
-    store: &dyn Store,
+    inner: &Inner,
     operator: &Operator,
     groups: KeyGroupRange,
     from: Option<&CompletedCheckpoint>,
 ) -> Result<Inheritance> {
-    let mut parents = Vec::new();
-    if let Some(checkpoint) = from {
-        for part in checkpoint.parts_of(operator.name()) {
-            check_max_parallelism(operator, part)?;
-            if let Some(common) = part.key_groups.intersect(groups) {
-                let manifest = read_part(store, part)
-                    .and_then(|manifest| check_sequences(&manifest, &part.manifest.name).map(|()| manifest))
-                    .map_err(|e| e.context(format!("restoring checkpoint {}", checkpoint.id())))?;
-                parents.push((manifest, KeyRange::groups(common)));
-            }
-        }
-    }
+    let parents = match from {
+        Some(checkpoint) => parents_of(inner, operator, groups, checkpoint)?,
+        None => Vec::new(),
+    };
     let clips: Vec<_> = parents.iter().map(|(m, clip)| (m.version.clone(), clip.clone())).collect();
     let mut seen = HashSet::new();
     Ok(Inheritance {

@@ -224,8 +224,10 @@ impl<'a> Source<'a, '_> {
         let mut deleted = buried;
         let mut range = None;
         if !complete && !self.tree.version().is_empty() {
+            let scanned = key_range(self.prefix, self.bounds);
+            self.tree.fetch_for_scan(&scanned, Some(self.prefix), self.direction);
             deleted = deleted.max(self.tree.prefix_delete(self.prefix)?);
-            range = Some(key_range(self.prefix, self.bounds)).filter(|range| !range.is_empty());
+            range = Some(scanned).filter(|range| !range.is_empty());
         }
         let below = range.into_iter().flat_map(|range| self.tree.cursors(&range, self.direction, true));
         let merged = MergeCursor::new(memory.chain(below), self.direction);

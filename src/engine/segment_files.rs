@@ -13,6 +13,7 @@ use bytes::Bytes;
 use parking_lot::{Mutex, RwLock};
 
 use super::disk::{DiskBudget, DiskShare, LocalFile, Purpose, Spare};
+use super::fetch::{self, AtATime, Fetch};
 use crate::base::checksum::Hasher;
 use crate::base::ids::SegmentId;
 use crate::io::files::{DirectoryLock, FileWriter, Files, ReadAt};
@@ -21,7 +22,7 @@ use crate::io::stored_object::StoredObject;
 use crate::version::segment_meta::SegmentMeta;
 use crate::{Error, ErrorKind, Result};
 
-/// Bytes of one request when a whole file is read or fetched.
+/// Bytes read at a time of a whole file.
 const COPY_CHUNK_BYTES: u64 = 1 << 20;
 
 /// A segment's bytes, wherever they are: in a local file, in the store, or in both.
@@ -124,6 +125,10 @@ impl ReadAt for SegmentSource {
             (None, Some(object)) => object.read_at(offset, buffer),
             (None, None) => Err(Error::internal(format!("segment `{}` has neither file nor object", self.name))),
         }
+    }
+
+    fn object(&self) -> Option<&StoredObject> {
+        self.remote.get().filter(|_| self.local.read().is_none())
     }
 
     fn second_copy(&self) -> Option<&dyn ReadAt> {
@@ -273,98 +278,89 @@ impl SegmentFiles {
         self.disk.add_spare(weak);
     }
 
-    /// Brings a remote segment's file here, or takes one that is here already, but only when length and hash
-    /// agree. True when it was fetched, false when it was reused or isn't needed, or when there is no room: then it stays
-    /// in the store alone.
+    /// Brings the files of remote segments here, or takes those that are here already, but only when length and hash
+    /// agree. For each: true when it was fetched, false when it was reused or isn't needed, or when there is no room: then it
+    /// stays in the store alone.
     ///
     /// # Errors
-    /// Store and I/O errors; `Corruption` naming the object when its bytes aren't those of `meta`. Nothing stays here
-    /// then.
+    /// For each: store and I/O errors; `Corruption` naming the object when its bytes aren't those of its metadata.
+    /// Nothing stays here then.
     pub fn hydrate(
         &self,
-        source: &Arc<SegmentSource>,
-        meta: &SegmentMeta,
+        wanted: &[(Arc<SegmentSource>, Arc<SegmentMeta>)],
+        at_a_time: AtATime,
         cancelled: &dyn Fn() -> bool,
-    ) -> Result<bool> {
-        let Some(object) = source.remote.get() else { return Ok(false) };
-        if !source.wants_file() {
-            return Ok(false);
+    ) -> Vec<Result<bool>> {
+        let (mut begun, mut fetches) = (Vec::new(), Vec::new());
+        for (source, meta) in wanted {
+            let fetch = self.begin(source, meta);
+            begun.push(fetch.map(|fetch| fetch.map(|fetch| fetches.push(fetch)).is_some()));
         }
-        match self.bring_here(source, object.name(), meta, cancelled) {
-            Err(error) if error.kind() == ErrorKind::ResourceExhausted => {
-                tracing::debug!(%error, segment = %meta.id, "no room for a restored segment, which stays in the store");
-                source.let_go.store(true, Ordering::Release);
-                let path = self.path(meta.id);
-                // Not counted, so it can't stay.
-                if !self.disk.is_in_use(&path) {
-                    self.files.remove(&path)?;
-                }
-                Ok(false)
-            }
-            brought => brought,
-        }
+        fetch::copy(&*self.store, &mut fetches, at_a_time, cancelled);
+        let mut fetches = fetches.into_iter();
+        let each = wanted.iter().zip(begun).map(|((source, meta), begun)| {
+            let fetched = match begun {
+                Ok(true) => fetches.next().map_or(Ok(false), |fetch| self.end(source, fetch).map(|()| true)),
+                other => other,
+            };
+            fetched.or_else(|error| self.without_room(source, meta, error))
+        });
+        each.collect()
     }
 
-    fn bring_here(
-        &self,
-        source: &Arc<SegmentSource>,
-        object: &str,
-        meta: &SegmentMeta,
-        cancelled: &dyn Fn() -> bool,
-    ) -> Result<bool> {
+    /// A segment that there is no room for stays in the store.
+    fn without_room(&self, source: &SegmentSource, meta: &SegmentMeta, error: Error) -> Result<bool> {
+        if error.kind() != ErrorKind::ResourceExhausted {
+            return Err(error);
+        }
+        tracing::debug!(%error, segment = %meta.id, "no room for a restored segment, which stays in the store");
+        source.let_go.store(true, Ordering::Release);
+        let path = self.path(meta.id);
+        // Not counted, so it can't stay.
+        if !self.disk.is_in_use(&path) {
+            self.files.remove(&path)?;
+        }
+        Ok(false)
+    }
+
+    /// Begins to fetch a segment; `None` when that isn't needed.
+    fn begin(&self, source: &Arc<SegmentSource>, meta: &Arc<SegmentMeta>) -> Result<Option<Fetch>> {
+        let Some(object) = source.remote.get().filter(|_| source.wants_file()) else { return Ok(None) };
         let mut share = DiskShare::none(&self.disk);
         share.grow(meta.length_bytes, Purpose::Fetched)?;
         // From here on nobody else deletes it.
         let hold = LocalFile::enter(self.path(meta.id), self.files.clone(), share);
-        let (file, fetched) = match self.reusable(hold.path(), meta) {
-            Some(file) => (file, false),
-            None => (self.fetch(object, meta, hold.path(), cancelled)?, true),
-        };
-        source.attach(Local { file, hold });
-        self.add_spare(source);
-        Ok(fetched)
+        if let Some(file) = self.reusable(hold.path(), meta) {
+            source.attach(Local { file, hold });
+            self.add_spare(source);
+            return Ok(None);
+        }
+        let partial = hold.path().with_extension("part");
+        self.files.remove(&partial)?;
+        let writer = self.create_file(&partial)?;
+        Ok(Some(Fetch::new(meta.clone(), object.name(), partial, hold, writer)))
     }
 
-    fn fetch(
-        &self,
-        object: &str,
-        meta: &SegmentMeta,
-        path: &Path,
-        cancelled: &dyn Fn() -> bool,
-    ) -> Result<Arc<dyn ReadAt>> {
-        let partial = path.with_extension("part");
-        self.files.remove(&partial)?;
-        let fetched = self
-            .copy_object(object, meta, &partial, cancelled)
-            .and_then(|()| self.files.rename(&partial, path))
-            .and_then(|()| self.files.open(path));
-        fetched.inspect_err(|_| {
-            let _ = self.files.remove(&partial);
-        })
+    /// Ends what [`SegmentFiles::begin`] began.
+    fn end(&self, source: &Arc<SegmentSource>, fetch: Fetch) -> Result<()> {
+        let (object, meta) = (fetch.object.clone(), fetch.meta.clone());
+        let (partial, hold, written) = fetch.finish();
+        let file = written
+            .and_then(|hash| check_hash(&object, &meta, hash))
+            .and_then(|()| self.files.rename(&partial, hold.path()))
+            .and_then(|()| self.files.open(hold.path()))
+            .inspect_err(|_| {
+                let _ = self.files.remove(&partial);
+            })?;
+        source.attach(Local { file, hold });
+        self.add_spare(source);
+        Ok(())
     }
 
     fn reusable(&self, path: &Path, meta: &SegmentMeta) -> Option<Arc<dyn ReadAt>> {
         let file = self.files.open(path).ok()?;
         let same = file.len() == meta.length_bytes && hash_of(&*file).is_ok_and(|hash| hash == meta.hash);
         same.then_some(file)
-    }
-
-    fn copy_object(&self, object: &str, meta: &SegmentMeta, to: &Path, cancelled: &dyn Fn() -> bool) -> Result<()> {
-        let mut writer = self.create_file(to)?;
-        let mut hasher = Hasher::new();
-        let mut offset = 0;
-        while offset < meta.length_bytes {
-            if cancelled() {
-                return Err(Error::new(ErrorKind::Aborted, format!("fetching {object} was cancelled")));
-            }
-            let end = (offset + COPY_CHUNK_BYTES).min(meta.length_bytes);
-            let bytes = self.store.get_range(object, offset..end)?;
-            hasher.update(&bytes);
-            writer.append(&bytes)?;
-            offset = end;
-        }
-        writer.finish(false)?;
-        check_hash(object, meta, hasher.finish())
     }
 }
 

@@ -29,6 +29,12 @@ pub trait ReadAt: Send + Sync + std::fmt::Debug {
         None
     }
 
+    /// The object that [`ReadAt::read_at`] asks a store for, when that is what it does: such reads are slow, and several of
+    /// them are better made together ([`super::stored_object::read_together`]).
+    fn object(&self) -> Option<&super::stored_object::StoredObject> {
+        None
+    }
+
     /// What [`ReadAt::read_at`] gave doesn't check out, as `why` says, and the second copy does: reads go there from now on.
     fn distrust(&self, why: &crate::Error) {
         let _ = why;

@@ -4,26 +4,37 @@
 //! the calling thread waits on a channel. So it doesn't matter whether the caller is inside some runtime itself, and
 //! dropping the store leaves its threads to end on their own.
 
+use std::collections::VecDeque;
 use std::future::Future;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::mpsc::RecvTimeoutError;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use futures_util::TryStreamExt;
+use futures_util::future::BoxFuture;
+use futures_util::{FutureExt, StreamExt, TryStreamExt};
 use object_store::path::Path;
-use object_store::{GetOptions, ObjectStore, ObjectStoreExt, PutOptions, PutPayload};
+use object_store::{GetOptions, MultipartUpload, ObjectStore, ObjectStoreExt, PutOptions, PutPayload};
 
 use super::names;
-use super::store::{ObjectEntry, PutMode, Store};
+use super::store::{ObjectEntry, PutMode, Request, Store, answer};
 use crate::{Error, ErrorKind, Result};
 
 /// Threads that drive requests; they hardly compute.
 const RUNTIME_THREADS: usize = 2;
 
-/// Objects from this length on go up in parts of it (S3: at least 5 MiB, at most 10,000 parts).
-const PART_BYTES: usize = 16 << 20;
+/// Objects from this length on go up in parts: below, the two or three further requests cost more than they save.
+const IN_PARTS_FROM_BYTES: usize = 16 << 20;
+
+/// Length of a part (S3: at least 5 MiB, at most 10,000 parts).
+const PART_BYTES: usize = 8 << 20;
+
+/// Parts of one object that are on their way at one time.
+const PARTS_AT_A_TIME: usize = 2;
+
+/// Requests of one call that are under way at one time.
+const MOST_TOGETHER: usize = 64;
 
 /// Longest wait for the answer to one request, whose thread then serves others: well beyond the three minutes for which
 /// `object_store` itself retries (`RetryConfig`), and long enough to list a million objects.
@@ -33,10 +44,17 @@ const REQUEST_DEADLINE: Duration = Duration::from_secs(600);
 pub struct RemoteStore {
     inner: Arc<dyn ObjectStore>,
     url: String,
+    in_parts_from_bytes: usize,
     part_bytes: usize,
     deadline: Duration,
     /// `None` only while being dropped.
     runtime: Option<tokio::runtime::Runtime>,
+}
+
+/// A request that our threads are at.
+struct UnderWay<T> {
+    receiver: Receiver<object_store::Result<T>>,
+    request: tokio::task::JoinHandle<()>,
 }
 
 impl std::fmt::Debug for RemoteStore {
@@ -58,7 +76,8 @@ impl RemoteStore {
             .enable_all()
             .build()
             .map_err(|e| Error::with_source(ErrorKind::ResourceExhausted, format!("threads for `{url}`"), e))?;
-        Ok(Self { inner, url, part_bytes: PART_BYTES, deadline: REQUEST_DEADLINE, runtime: Some(runtime) })
+        let (in_parts_from_bytes, part_bytes) = (IN_PARTS_FROM_BYTES, PART_BYTES);
+        Ok(Self { inner, url, in_parts_from_bytes, part_bytes, deadline: REQUEST_DEADLINE, runtime: Some(runtime) })
     }
 
     /// Runs `future` on our threads and waits for it here, up to the deadline.
@@ -68,6 +87,14 @@ impl RemoteStore {
         name: &str,
         future: impl Future<Output = object_store::Result<T>> + Send + 'static,
     ) -> Result<T> {
+        self.answer(doing, name, self.start(future)?)
+    }
+
+    /// Runs `future` on our threads.
+    fn start<T: Send + 'static>(
+        &self,
+        future: impl Future<Output = object_store::Result<T>> + Send + 'static,
+    ) -> Result<UnderWay<T>> {
         let Some(runtime) = &self.runtime else {
             return Err(Error::new(ErrorKind::Closed, format!("store `{}`", self.url)));
         };
@@ -75,6 +102,12 @@ impl RemoteStore {
         let request = runtime.spawn(async move {
             let _ = sender.send(future.await);
         });
+        Ok(UnderWay { receiver, request })
+    }
+
+    /// Waits for what was started, up to the deadline.
+    fn answer<T>(&self, doing: &str, name: &str, started: UnderWay<T>) -> Result<T> {
+        let UnderWay { receiver, request } = started;
         match receiver.recv_timeout(self.deadline) {
             Ok(result) => result.map_err(|e| self.failed(doing, name, &e)),
             Err(RecvTimeoutError::Timeout) => {
@@ -109,25 +142,101 @@ impl RemoteStore {
         Error::corruption(format!("object `{name}` in `{}`: bytes {start}..{end} expected, {found} found", self.url))
     }
 
+    fn ranged(&self, name: &str, range: &Range<u64>, read: Result<Ranged>) -> Result<Bytes> {
+        match read {
+            Ok((bytes, given)) if given == *range && bytes.len() as u64 == range.end - range.start => Ok(bytes),
+            Ok((bytes, _)) => Err(self.short(name, range, bytes.len())),
+            // A range behind the end fails in as many ways as there are stores.
+            Err(error) if error.kind() == ErrorKind::Unavailable => match self.length(name) {
+                Ok(length) if length < range.end => {
+                    Err(self.short(name, range, usize::try_from(length).unwrap_or(usize::MAX)))
+                }
+                _ => Err(error),
+            },
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The future of one of several requests.
+    fn begin(&self, request: &Request) -> Result<BoxFuture<'static, object_store::Result<Ranged>>> {
+        let inner = self.inner.clone();
+        Ok(match request.clone() {
+            Request::Put(name, bytes, mode) => {
+                let path = parse(&name)?;
+                async move { inner.put_opts(&path, bytes.into(), options(mode)).await.map(|_| Ranged::default()) }
+                    .boxed()
+            }
+            Request::Get(name) => {
+                let path = parse(&name)?;
+                async move { get_whole(&*inner, &path).await }.boxed()
+            }
+            Request::GetRange(_, range) if range.is_empty() => async { Ok(Ranged::default()) }.boxed(),
+            Request::GetRange(name, range) => {
+                let path = parse(&name)?;
+                async move { get_range(&*inner, &path, range).await }.boxed()
+            }
+            Request::Delete(name) => {
+                let path = parse(&name)?;
+                async move { inner.delete(&path).await.map(|()| Ranged::default()) }.boxed()
+            }
+        })
+    }
+
+    fn end(&self, request: &Request, found: object_store::Result<Ranged>) -> Result<Bytes> {
+        match request {
+            Request::Put(name, ..) => found.map(|_| Bytes::new()).map_err(|e| self.failed("writing", name, &e)),
+            Request::Get(name) => self.whole(name, found.map_err(|e| self.failed("reading", name, &e))?),
+            Request::GetRange(_, range) if range.is_empty() => Ok(Bytes::new()),
+            Request::GetRange(name, range) => {
+                self.ranged(name, range, found.map_err(|e| self.failed("reading", name, &e)))
+            }
+            Request::Delete(name) => match found.map_err(|e| self.failed("deleting", name, &e)) {
+                Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+                _ => Ok(Bytes::new()),
+            },
+        }
+    }
+
+    fn whole(&self, name: &str, (bytes, range): Ranged) -> Result<Bytes> {
+        if bytes.len() as u64 == range.end { Ok(bytes) } else { Err(self.short(name, &range, bytes.len())) }
+    }
+
+    /// Sends `first` and all of `chunks` in parts, a few at a time, and counts their bytes in `sent`.
+    fn send_parts(
+        &self,
+        name: &str,
+        upload: &mut dyn MultipartUpload,
+        mut first: Bytes,
+        chunks: &mut dyn Iterator<Item = Result<Bytes>>,
+        sent: &mut u64,
+    ) -> Result<()> {
+        let mut under_way = VecDeque::new();
+        loop {
+            let part = match first.is_empty() {
+                true => fill(chunks, self.part_bytes)?,
+                false => first.split_to(self.part_bytes.min(first.len())),
+            };
+            let ended = part.is_empty();
+            if !ended {
+                *sent += part.len() as u64;
+                under_way.push_back(self.start(upload.put_part(PutPayload::from(part)))?);
+            }
+            while under_way.len() >= if ended { 1 } else { PARTS_AT_A_TIME } {
+                if let Some(part) = under_way.pop_front() {
+                    self.answer("uploading a part of", name, part)?;
+                }
+            }
+            if ended {
+                return Ok(());
+            }
+        }
+    }
+
     fn put_parts(&self, name: &str, first: Bytes, chunks: &mut dyn Iterator<Item = Result<Bytes>>) -> Result<()> {
         let (inner, path) = (self.inner.clone(), parse(name)?);
         let mut upload = self.wait("starting upload of", name, async move { inner.put_multipart(&path).await })?;
         let mut sent = 0;
-        let mut next = first;
-        let uploaded = loop {
-            if next.is_empty() {
-                break Ok(());
-            }
-            sent += next.len() as u64;
-            let part = upload.put_part(PutPayload::from(next));
-            if let Err(error) = self.wait("uploading a part of", name, part) {
-                break Err(error);
-            }
-            match fill(chunks, self.part_bytes) {
-                Ok(part) => next = part,
-                Err(error) => break Err(error),
-            }
-        };
+        let uploaded = self.send_parts(name, upload.as_mut(), first, chunks, &mut sent);
         let finished = self.wait("completing", name, async move {
             match uploaded {
                 Ok(()) => upload.complete().await.map(|_| Ok(())),
@@ -163,21 +272,15 @@ impl Store for RemoteStore {
 
     fn put(&self, name: &str, bytes: Bytes, mode: PutMode) -> Result<()> {
         let (inner, path) = (self.inner.clone(), parse(name)?);
-        let mode = match mode {
-            PutMode::Create => object_store::PutMode::Create,
-            PutMode::Overwrite => object_store::PutMode::Overwrite,
-        };
-        self.wait("writing", name, async move {
-            inner.put_opts(&path, bytes.into(), PutOptions::from(mode)).await.map(drop)
-        })
+        self.wait("writing", name, async move { inner.put_opts(&path, bytes.into(), options(mode)).await.map(drop) })
     }
 
     /// Large objects go up in parts, for which there is no create-only put: there the name is looked up first, which
     /// suffices for names that only one writer can choose.
     fn put_stream(&self, name: &str, chunks: &mut dyn Iterator<Item = Result<Bytes>>, mode: PutMode) -> Result<()> {
         names::check_name(name)?;
-        let first = fill(chunks, self.part_bytes)?;
-        if first.len() < self.part_bytes {
+        let first = fill(chunks, self.in_parts_from_bytes)?;
+        if first.len() < self.in_parts_from_bytes {
             return self.put(name, first, mode);
         }
         if mode == PutMode::Create {
@@ -194,15 +297,8 @@ impl Store for RemoteStore {
 
     fn get(&self, name: &str) -> Result<Bytes> {
         let (inner, path) = (self.inner.clone(), parse(name)?);
-        let (bytes, length) = self.wait("reading", name, async move {
-            let found = inner.get(&path).await?;
-            let length = found.meta.size;
-            Ok((found.bytes().await?, length))
-        })?;
-        if bytes.len() as u64 != length {
-            return Err(self.short(name, &(0..length), bytes.len()));
-        }
-        Ok(bytes)
+        let found = self.wait("reading", name, async move { get_whole(&*inner, &path).await })?;
+        self.whole(name, found)
     }
 
     fn get_range(&self, name: &str, range: Range<u64>) -> Result<Bytes> {
@@ -212,23 +308,22 @@ impl Store for RemoteStore {
             return if range.end <= length { Ok(Bytes::new()) } else { Err(self.short(name, &range, 0)) };
         }
         let asked = range.clone();
-        let read = self.wait("reading", name, async move {
-            let options = GetOptions::new().with_range(Some(asked));
-            let found = inner.get_opts(&path, options).await?;
-            let given = found.range.clone();
-            Ok((found.bytes().await?, given))
-        });
-        match read {
-            Ok((bytes, given)) if given == range && bytes.len() as u64 == range.end - range.start => Ok(bytes),
-            Ok((bytes, _)) => Err(self.short(name, &range, bytes.len())),
-            // A range behind the end fails in as many ways as there are stores.
-            Err(error) if error.kind() == ErrorKind::Unavailable => match self.length(name) {
-                Ok(length) if length < range.end => {
-                    Err(self.short(name, &range, usize::try_from(length).unwrap_or(usize::MAX)))
-                }
-                _ => Err(error),
-            },
-            Err(error) => Err(error),
+        let read = self.wait("reading", name, async move { get_range(&*inner, &path, asked).await });
+        self.ranged(name, &range, read)
+    }
+
+    fn together(&self, requests: Vec<Request>) -> Vec<Result<Bytes>> {
+        let asked: Result<Vec<_>> = requests.iter().map(|request| self.begin(request)).collect();
+        let begun = match asked {
+            Ok(begun) if requests.len() > 1 => begun,
+            // One that can't be made must not keep the others from being made.
+            _ => return requests.into_iter().map(|request| answer(self, request)).collect(),
+        };
+        let all =
+            async move { Ok(futures_util::stream::iter(begun).buffered(MOST_TOGETHER).collect::<Vec<_>>().await) };
+        match self.wait("making", "several requests", all) {
+            Ok(answers) => requests.iter().zip(answers).map(|(request, found)| self.end(request, found)).collect(),
+            Err(error) => requests.iter().map(|_| Err(error.clone())).collect(),
         }
     }
 
@@ -266,6 +361,28 @@ impl Store for RemoteStore {
             other => other,
         }
     }
+}
+
+/// Bytes, and where in their object they stand.
+type Ranged = (Bytes, Range<u64>);
+
+async fn get_whole(store: &dyn ObjectStore, path: &Path) -> object_store::Result<Ranged> {
+    let found = store.get(path).await?;
+    let length = found.meta.size;
+    Ok((found.bytes().await?, 0..length))
+}
+
+async fn get_range(store: &dyn ObjectStore, path: &Path, range: Range<u64>) -> object_store::Result<Ranged> {
+    let found = store.get_opts(path, GetOptions::new().with_range(Some(range))).await?;
+    let given = found.range.clone();
+    Ok((found.bytes().await?, given))
+}
+
+fn options(mode: PutMode) -> PutOptions {
+    PutOptions::from(match mode {
+        PutMode::Create => object_store::PutMode::Create,
+        PutMode::Overwrite => object_store::PutMode::Overwrite,
+    })
 }
 
 fn parse(name: &str) -> Result<Path> {
@@ -310,7 +427,7 @@ mod tests {
 
     fn store() -> RemoteStore {
         let mut store = RemoteStore::new(Arc::new(InMemory::new()), "memory:///").unwrap();
-        store.part_bytes = 8;
+        (store.in_parts_from_bytes, store.part_bytes) = (8, 8);
         store
     }
 
@@ -335,6 +452,31 @@ mod tests {
     }
 
     #[test]
+    fn requests_made_together_are_answered_in_their_order_each_with_its_own_error() {
+        let store = store();
+        store.put("a", Bytes::from_static(b"0123"), PutMode::Create).unwrap();
+        let ranged = |range| Request::GetRange("a".into(), range);
+        let answers = store.together(vec![
+            Request::Get("a".into()),
+            Request::Get("missing".into()),
+            ranged(1..3),
+            ranged(2..5),
+            ranged(4..4),
+            Request::Put("a".into(), Bytes::new(), PutMode::Create),
+            Request::Put("b".into(), Bytes::from_static(b"b"), PutMode::Create),
+        ]);
+        let found: Vec<_> = answers.into_iter().map(|answer| answer.map_err(|error| error.kind())).collect();
+        let bytes = |text: &'static str| Ok(Bytes::from_static(text.as_bytes()));
+        let (missing, short) = (Err(ErrorKind::NotFound), Err(ErrorKind::Corruption));
+        let taken = Err(ErrorKind::AlreadyExists);
+        assert_eq!(found, [bytes("0123"), missing, bytes("12"), short, bytes(""), taken, bytes("")]);
+        assert_eq!(store.get("b").unwrap(), "b");
+        let bad = store.together(vec![Request::Get("../x".into()), Request::Get("b".into())]);
+        assert_eq!(bad[0].as_ref().unwrap_err().kind(), ErrorKind::InvalidArgument);
+        assert_eq!(bad[1].as_ref().unwrap(), "b");
+    }
+
+    #[test]
     fn a_long_stream_goes_up_in_parts_and_a_failing_one_leaves_nothing() {
         let store = store();
         let chunks = || (0..10_u8).map(|i| Ok(Bytes::from(vec![i; 3])));
@@ -346,7 +488,8 @@ mod tests {
         assert_eq!(store.list("").unwrap().len(), 1);
     }
 
-    /// Answers "200" to uploads in parts that it throws away, ignores ranges, and never answers who asks for `hangs`.
+    /// Answers "200" to uploads in parts that it throws away, those of `in-pairs` only when two are under way; ignores ranges, and
+    /// never answers who asks for `hangs`.
     #[derive(Debug)]
     struct Liar(InMemory);
 
@@ -357,12 +500,20 @@ mod tests {
     }
 
     #[derive(Debug)]
-    struct Discarded;
+    struct Discarded {
+        in_pairs: Option<Arc<std::sync::Barrier>>,
+    }
 
     #[async_trait::async_trait]
     impl object_store::MultipartUpload for Discarded {
         fn put_part(&mut self, _: PutPayload) -> object_store::UploadPart {
-            Box::pin(async { Ok(()) })
+            let pair = self.in_pairs.clone();
+            Box::pin(async move {
+                if let Some(pair) = pair {
+                    pair.wait();
+                }
+                Ok(())
+            })
         }
 
         async fn complete(&mut self) -> object_store::Result<object_store::PutResult> {
@@ -387,10 +538,11 @@ mod tests {
 
         async fn put_multipart_opts(
             &self,
-            _: &Path,
+            path: &Path,
             _: object_store::PutMultipartOptions,
         ) -> object_store::Result<Box<dyn object_store::MultipartUpload>> {
-            Ok(Box::new(Discarded))
+            let in_pairs = (path.as_ref() == "in-pairs").then(|| Arc::new(std::sync::Barrier::new(2)));
+            Ok(Box::new(Discarded { in_pairs }))
         }
 
         async fn get_opts(
@@ -436,7 +588,7 @@ mod tests {
     #[test]
     fn replay_19_arrow_rs_object_store_122_690_a_200_that_isnt_and_a_range_that_isnt() {
         let mut store = RemoteStore::new(Arc::new(Liar(InMemory::new())), "liar://").unwrap();
-        store.part_bytes = 8;
+        (store.in_parts_from_bytes, store.part_bytes) = (8, 8);
         let mut chunks = (0..10_u8).map(|i| Ok(Bytes::from(vec![i; 3])));
         let error = store.put_stream("x", &mut chunks, PutMode::Overwrite).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NotFound, "no commit: {error}");
@@ -444,6 +596,16 @@ mod tests {
         for range in [0..2, 1..3] {
             assert_eq!(store.get_range("y", range).unwrap_err().kind(), ErrorKind::Corruption, "no wrong bytes");
         }
+    }
+
+    #[test]
+    fn two_parts_of_an_upload_are_on_their_way_at_one_time() {
+        let mut store = RemoteStore::new(Arc::new(Liar(InMemory::new())), "liar://").unwrap();
+        (store.in_parts_from_bytes, store.part_bytes) = (16, 8);
+        store.deadline = Duration::from_secs(30);
+        let mut chunks = (0..8_u8).map(|i| Ok(Bytes::from(vec![i; 8])));
+        let error = store.put_stream("in-pairs", &mut chunks, PutMode::Overwrite).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::NotFound, "thrown away, but sent: {error}");
     }
 
     #[test]

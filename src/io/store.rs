@@ -2,7 +2,7 @@
 //!
 //! Calls block; they are made from worker threads (and by the owner only for reads of state that isn't
 //! resident). What a store must promise: a put is atomic (the whole object or none), a create-only put
-//! fails when the name exists, a get or list that starts after a put returned sees it.
+//! fails when the name exists, a get or list that starts after a put or delete returned sees what it did.
 
 use std::ops::Range;
 
@@ -28,6 +28,19 @@ pub struct ObjectEntry {
     pub length_bytes: u64,
     /// When it was last written, wall milliseconds.
     pub modified_ms: i64,
+}
+
+/// One of several requests that are made together.
+#[derive(Debug, Clone)]
+pub enum Request {
+    /// [`Store::put`].
+    Put(String, Bytes, PutMode),
+    /// [`Store::get`].
+    Get(String),
+    /// [`Store::get_range`].
+    GetRange(String, Range<u64>),
+    /// [`Store::delete`].
+    Delete(String),
 }
 
 /// A root in an object store. All names are relative to it, `/`-separated, each part of
@@ -59,6 +72,13 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// # Errors
     /// `NotFound`; `Corruption` when the object is shorter; `Unavailable`.
     fn get_range(&self, name: &str, range: Range<u64>) -> Result<Bytes>;
+
+    /// Makes several requests, which don't wait for one another where the store can have several under way, and may take
+    /// effect in any order. The answers are in the order of the requests; those to puts and deletes
+    /// are empty.
+    fn together(&self, requests: Vec<Request>) -> Vec<Result<Bytes>> {
+        requests.into_iter().map(|request| answer(self, request)).collect()
+    }
 
     /// Length of the object.
     ///
@@ -93,5 +113,15 @@ pub trait Store: Send + Sync + std::fmt::Debug {
     /// `InvalidArgument`; `Unavailable`.
     fn delete_leftover(&self, name: &str) -> Result<()> {
         Err(crate::Error::invalid(format!("`{name}` is no leftover of an interrupted write")))
+    }
+}
+
+/// The answer to one request.
+pub(super) fn answer<S: Store + ?Sized>(store: &S, request: Request) -> Result<Bytes> {
+    match request {
+        Request::Put(name, bytes, mode) => store.put(&name, bytes, mode).map(|()| Bytes::new()),
+        Request::Get(name) => store.get(&name),
+        Request::GetRange(name, range) => store.get_range(&name, range),
+        Request::Delete(name) => store.delete(&name).map(|()| Bytes::new()),
     }
 }

@@ -1,7 +1,7 @@
 //! Many members of a group in the order of their user keys.
 //!
 //! Leaves hold up to [`LEAF_MEMBERS`] members, the heads of their user keys together and their slots together, so that a
-//! search touches few cache lines; a tree of separators leads to the leaf. A leaf's members are at or above its
+//! search waits for memory once or twice; a tree of separators leads to the leaf. A leaf's members are at or above its
 //! separator and below the next one. User keys beyond their heads are looked at in the log, and only where heads are equal.
 
 use std::cell::Cell;
@@ -21,27 +21,39 @@ const LEAF_MEMBERS: usize = 64;
 const FEW_MEMBERS: usize = LEAF_MEMBERS / 4;
 const ROOMY_MEMBERS: usize = LEAF_MEMBERS / 4 * 3;
 
-/// What a leaf costs: its arrays, and its entry in a B-tree two thirds full.
-const LEAF_BYTES: u64 = (LEAF_MEMBERS * (size_of::<Head>() + size_of::<Slot>())) as u64 + 32 + 176;
+/// What a leaf costs: itself, and its entry in a B-tree two thirds full.
+const LEAF_BYTES: u64 = (size_of::<Leaf>() + 16 + (size_of::<UserKey>() + 8) * 3 / 2) as u64;
 
+/// Up to [`LEAF_MEMBERS`] members. The halves of their heads lie apart: the first ones alone decide most searches.
 #[derive(Debug)]
 struct Leaf {
-    heads: Vec<Head>,
-    slots: Vec<Cell<Slot>>,
+    len: usize,
+    first: [u64; LEAF_MEMBERS],
+    second: [u64; LEAF_MEMBERS],
+    slots: [Cell<Slot>; LEAF_MEMBERS],
 }
 
 impl Leaf {
-    fn new() -> Self {
-        Self { heads: Vec::with_capacity(LEAF_MEMBERS), slots: Vec::with_capacity(LEAF_MEMBERS) }
+    fn new() -> Box<Self> {
+        let slots = [const { Cell::new(Slot::EMPTY) }; LEAF_MEMBERS];
+        Box::new(Self { len: 0, first: [0; LEAF_MEMBERS], second: [0; LEAF_MEMBERS], slots })
+    }
+
+    fn slots(&self) -> &[Cell<Slot>] {
+        &self.slots[..self.len]
     }
 
     /// Place of `user_key`, or where it would stand.
     #[inline]
     fn search(&self, log: &Log, user_key: &[u8], head: Head) -> Result<usize, usize> {
-        let (mut low, mut high) = (0, self.heads.len());
+        let (first, second) = head.halves();
+        // All of them, in place of a binary search: the cache misses of this loop overlap.
+        let below: usize = self.first[..self.len].iter().map(|other| usize::from(*other < first)).sum();
+        let same = self.first[below..self.len].iter().take_while(|other| **other == first).count();
+        let (mut low, mut high) = (below, below + same);
         while low < high {
             let middle = low + (high - low) / 2;
-            let order = self.heads[middle].cmp(&head).then_with(|| {
+            let order = self.second[middle].cmp(&second).then_with(|| {
                 if head.is_whole() {
                     return Ordering::Equal;
                 }
@@ -68,27 +80,45 @@ impl Leaf {
     /// How many members are within `bound` as the end of a range.
     fn end(&self, log: &Log, bound: Bound<&[u8]>) -> usize {
         match bound {
-            Bound::Unbounded => self.slots.len(),
+            Bound::Unbounded => self.len,
             Bound::Included(key) => self.search(log, key, Head::of(key)).map_or_else(|at| at, |at| at + 1),
             Bound::Excluded(key) => self.search(log, key, Head::of(key)).unwrap_or_else(|at| at),
         }
     }
 
+    /// Adds a member to a leaf that has room.
     fn insert(&mut self, at: usize, head: Head, slot: Slot) {
-        self.heads.insert(at, head);
-        self.slots.insert(at, Cell::new(slot));
+        self.first.copy_within(at..self.len, at + 1);
+        self.second.copy_within(at..self.len, at + 1);
+        self.slots[at..=self.len].rotate_right(1);
+        (self.first[at], self.second[at]) = head.halves();
+        self.slots[at].set(slot);
+        self.len += 1;
     }
 
-    fn split_off(&mut self, at: usize) -> Self {
+    fn remove(&mut self, at: usize) -> Slot {
+        let slot = self.slots[at].get();
+        self.first.copy_within(at + 1..self.len, at);
+        self.second.copy_within(at + 1..self.len, at);
+        self.slots[at..self.len].rotate_left(1);
+        self.len -= 1;
+        slot
+    }
+
+    fn split_off(&mut self, at: usize) -> Box<Self> {
         let mut right = Self::new();
-        right.heads.extend(self.heads.drain(at..));
-        right.slots.extend(self.slots.drain(at..));
+        right.append_from(self, at);
+        self.len = at;
         right
     }
 
-    fn append(&mut self, right: Self) {
-        self.heads.extend(right.heads);
-        self.slots.extend(right.slots);
+    /// Appends the members of `other` from its place `at` on.
+    fn append_from(&mut self, other: &Self, at: usize) {
+        let end = self.len + other.len - at;
+        self.first[self.len..end].copy_from_slice(&other.first[at..other.len]);
+        self.second[self.len..end].copy_from_slice(&other.second[at..other.len]);
+        self.slots[self.len..end].clone_from_slice(&other.slots[at..other.len]);
+        self.len = end;
     }
 }
 
@@ -96,7 +126,7 @@ impl Leaf {
 #[derive(Debug)]
 pub(super) struct Sorted {
     /// By separator; the first one is the empty key, and always there.
-    leaves: BTreeMap<UserKey, Leaf>,
+    leaves: BTreeMap<UserKey, Box<Leaf>>,
     len: usize,
     separator_bytes: u64,
 }
@@ -131,7 +161,7 @@ impl Sorted {
         let Some((_, leaf)) = self.leaves.range_mut(..=key).next_back() else { return };
         let (Ok(at) | Err(at)) = leaf.search(log, user_key, head);
         self.len += 1;
-        if leaf.slots.len() < LEAF_MEMBERS {
+        if leaf.len < LEAF_MEMBERS {
             return leaf.insert(at, head, slot);
         }
         // At the end a full leaf stays full: what is added in order fills leaves.
@@ -153,15 +183,14 @@ impl Sorted {
         let head = key.head();
         let (separator, leaf) = self.leaves.range_mut(..=key).next_back()?;
         let at = leaf.search(log, user_key, head).ok()?;
-        leaf.heads.remove(at);
-        let slot = leaf.slots.remove(at);
+        let slot = leaf.remove(at);
         self.len -= 1;
-        let left = leaf.slots.len();
+        let left = leaf.len;
         if left < FEW_MEMBERS {
             let separator = separator.clone();
             self.thin_out(separator, left);
         }
-        Some(slot.into_inner())
+        Some(slot)
     }
 
     /// The leaf at `separator` has become small: it goes, or it is joined with a neighbour.
@@ -170,7 +199,7 @@ impl Sorted {
             self.take(&separator);
             return;
         }
-        let roomy = |leaf: &Leaf| leaf.slots.len() + left <= ROOMY_MEMBERS;
+        let roomy = |leaf: &Leaf| leaf.len + left <= ROOMY_MEMBERS;
         let before = self.leaves.range(..&separator).next_back().filter(|(_, leaf)| roomy(leaf));
         let behind = || self.leaves.range((Bound::Excluded(&separator), Bound::Unbounded)).next();
         let (into, from) = match (before, behind()) {
@@ -180,11 +209,11 @@ impl Sorted {
         };
         let Some(right) = self.take(&from) else { return };
         if let Some(leaf) = self.leaves.get_mut(&into) {
-            leaf.append(right);
+            leaf.append_from(&right, 0);
         }
     }
 
-    fn take(&mut self, separator: &UserKey) -> Option<Leaf> {
+    fn take(&mut self, separator: &UserKey) -> Option<Box<Leaf>> {
         let leaf = self.leaves.remove(separator)?;
         self.separator_bytes -= separator.heap_bytes();
         Some(leaf)
@@ -194,7 +223,7 @@ impl Sorted {
     #[inline]
     pub(super) fn last(&self) -> Option<&Cell<Slot>> {
         // Only the first leaf may be empty.
-        self.leaves.last_key_value().and_then(|(_, leaf)| leaf.slots.last())
+        self.leaves.last_key_value().and_then(|(_, leaf)| leaf.slots().last())
     }
 
     /// The slots within the bounds, which must not be crossed.
@@ -217,10 +246,10 @@ impl Sorted {
         if let Some((_, first)) = leaves.next() {
             let start = first.start(log, from);
             if let Some((_, last)) = leaves.next_back() {
-                front = first.slots[start..].iter();
-                back = last.slots[..last.end(log, to)].iter();
+                front = first.slots()[start..].iter();
+                back = last.slots()[..last.end(log, to)].iter();
             } else {
-                front = first.slots.get(start..first.end(log, to)).unwrap_or_default().iter();
+                front = first.slots().get(start..first.end(log, to)).unwrap_or_default().iter();
             }
         }
         SortedIter { front, leaves, back }
@@ -231,7 +260,7 @@ impl Sorted {
 #[derive(Debug)]
 pub(super) struct SortedIter<'a> {
     front: std::slice::Iter<'a, Cell<Slot>>,
-    leaves: btree_map::Range<'a, UserKey, Leaf>,
+    leaves: btree_map::Range<'a, UserKey, Box<Leaf>>,
     back: std::slice::Iter<'a, Cell<Slot>>,
 }
 
@@ -244,14 +273,14 @@ impl<'a> SortedIter<'a> {
                     return Some(slot);
                 }
                 let Some((_, leaf)) = self.leaves.next() else { return self.back.next() };
-                self.front = leaf.slots.iter();
+                self.front = leaf.slots().iter();
             },
             Direction::Backward => loop {
                 if let Some(slot) = self.back.next_back() {
                     return Some(slot);
                 }
                 let Some((_, leaf)) = self.leaves.next_back() else { return self.front.next_back() };
-                self.back = leaf.slots.iter();
+                self.back = leaf.slots().iter();
             },
         }
     }

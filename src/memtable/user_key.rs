@@ -25,6 +25,12 @@ impl Head {
         Self([(head >> 64) as u64, head as u64])
     }
 
+    /// Its two numbers.
+    #[inline]
+    pub(super) fn halves(self) -> (u64, u64) {
+        (self.0[0], self.0[1])
+    }
+
     /// True when no other key has this head.
     #[inline]
     pub(super) fn is_whole(self) -> bool {

@@ -9,6 +9,7 @@ mod fold;
 mod merge;
 mod run_cursor;
 mod shapes;
+mod together;
 mod tree;
 mod visible;
 

@@ -51,6 +51,8 @@ pub struct Tree {
     version: Version,
     runs: Arc<Vec<OpenRun>>,
     segments: Arc<HashMap<SegmentId, Arc<Segment>>>,
+    /// Some of them lay in a store, and not here, when it was built.
+    stored: bool,
 }
 
 impl Tree {
@@ -78,7 +80,16 @@ impl Tree {
             }
             runs.push(OpenRun { run: run.clone(), segments: opened.into() });
         }
-        Ok(Self { version, runs: Arc::new(runs), segments: Arc::new(segments) })
+        let stored = segments.values().any(|segment| segment.source().object().is_some());
+        Ok(Self { version, runs: Arc::new(runs), segments: Arc::new(segments), stored })
+    }
+
+    pub(super) fn runs(&self) -> &[OpenRun] {
+        &self.runs
+    }
+
+    pub(super) fn has_stored(&self) -> bool {
+        self.stored
     }
 
     /// The version.
@@ -112,7 +123,13 @@ impl Tree {
         newer: Lookup,
         resolver: &Resolver,
     ) -> Result<Option<Visible>> {
-        match self.find(key, newer, resolver, |segment| segment.get(key, prefix_len).map(Some))? {
+        let look = |run, folding, segment: &Segment| {
+            if self.stored && segment.source().object().is_some() {
+                self.fetch_for_key(run, key, prefix_len, folding);
+            }
+            segment.get(key, prefix_len).map(Some)
+        };
+        match self.find(key, newer, resolver, look)? {
             Resident::Known(found) => Ok(found),
             Resident::NotResident => Err(Error::internal("a read with I/O gave no answer")),
         }
@@ -129,25 +146,26 @@ impl Tree {
         newer: Lookup,
         resolver: &Resolver,
     ) -> Result<Resident> {
-        self.find(key, newer, resolver, |segment| segment.get_resident(key, prefix_len))
+        self.find(key, newer, resolver, |_, _, segment| segment.get_resident(key, prefix_len))
     }
 
+    /// `look` is given the number of the run, whether operands have been found above it, and the segment.
     fn find(
         &self,
         key: &[u8],
         newer: Lookup,
         resolver: &Resolver,
-        look: impl Fn(&Segment) -> Result<Option<Found>>,
+        look: impl Fn(usize, bool, &Segment) -> Result<Option<Found>>,
     ) -> Result<Resident> {
         let Lookup { mut pending, prefix_delete: mut deleted } = newer;
         let mut base = None;
-        for open in self.runs.iter() {
+        for (run, open) in self.runs.iter().enumerate() {
             if pending.is_complete() {
                 break;
             }
             let Some(at) = open.run.index_of(key) else { continue };
             let Some(segment) = open.segments.get(at).filter(|s| s.meta().sequences.1 >= deleted) else { continue };
-            let Some(found) = look(segment)? else { return Ok(Resident::NotResident) };
+            let Some(found) = look(run, !pending.is_empty(), segment)? else { return Ok(Resident::NotResident) };
             deleted = deleted.max(found.prefix_delete.unwrap_or(0));
             let Some(record) = found.record.filter(|r| r.sequence >= deleted) else { continue };
             match record.kind {

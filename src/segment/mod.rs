@@ -29,6 +29,7 @@ pub mod readahead;
 pub mod reader;
 pub mod run_writer;
 pub mod stats;
+pub mod tail;
 mod top;
 pub mod verify;
 

@@ -138,6 +138,14 @@ impl Segment {
         }
     }
 
+    /// Takes a block that was fetched elsewhere into the cache.
+    pub(super) fn admit_sealed(&self, handle: BlockHandle, sealed: &[u8]) -> Result<()> {
+        self.check_place(handle)?;
+        let key = BlockKey { segment_number: self.number, offset: handle.offset };
+        let unseal = || seal::unseal_copy(sealed, self.seed(handle)).map_err(|e| self.at(e, handle));
+        self.cache.get_or_load(key, unseal).map(drop)
+    }
+
     /// A block of records or index entries.
     pub(super) fn block(&self, handle: BlockHandle, access: Access) -> Result<Block, Stop> {
         let bytes = self.load(handle, access)?;

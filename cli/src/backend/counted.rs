@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 use highwater::Result;
 use highwater::checkpoint::log::LogEntry;
-use highwater::io::store::{ObjectEntry, PutMode, Store};
+use highwater::io::store::{ObjectEntry, PutMode, Request, Store};
 
 use crate::kill::{self, Point};
 
@@ -38,16 +38,21 @@ fn is_log_entry(name: &str) -> bool {
     LogEntry::number_of(name).is_some()
 }
 
+/// Where a process may be killed before and after the put of an object that isn't a segment.
+fn points_of(name: &str) -> (Point, Point) {
+    match is_log_entry(name) {
+        true => (Point::BeforeLogEntry, Point::AfterLogEntry),
+        false => (Point::BeforeManifest, Point::AfterManifest),
+    }
+}
+
 impl Store for CountedStore {
     fn url(&self) -> &str {
         self.inner.url()
     }
 
     fn put(&self, name: &str, bytes: Bytes, mode: PutMode) -> Result<()> {
-        let (before, after) = match is_log_entry(name) {
-            true => (Point::BeforeLogEntry, Point::AfterLogEntry),
-            false => (Point::BeforeManifest, Point::AfterManifest),
-        };
+        let (before, after) = points_of(name);
         kill::pass(before);
         self.count(bytes.len());
         self.inner.put(name, bytes, mode)?;
@@ -74,6 +79,35 @@ impl Store for CountedStore {
     fn get_range(&self, name: &str, range: Range<u64>) -> Result<Bytes> {
         kill::pass(Point::ReadSegment);
         self.inner.get_range(name, range)
+    }
+
+    fn together(&self, requests: Vec<Request>) -> Vec<Result<Bytes>> {
+        let mut after = Vec::new();
+        for request in &requests {
+            match request {
+                Request::Put(name, bytes, _) => {
+                    let (before, then) = points_of(name);
+                    kill::pass(before);
+                    self.count(bytes.len());
+                    after.push(Some(then));
+                }
+                Request::Get(name) if !is_log_entry(name) => {
+                    kill::pass(Point::ReadManifest);
+                    after.push(None);
+                }
+                Request::GetRange(..) => {
+                    kill::pass(Point::ReadSegment);
+                    after.push(None);
+                }
+                Request::Get(_) => after.push(None),
+                Request::Delete(_) => after.push(Some(Point::AfterDelete)),
+            }
+        }
+        let answers = self.inner.together(requests);
+        for (point, _) in after.into_iter().zip(&answers).filter(|(_, answer)| answer.is_ok()) {
+            point.into_iter().for_each(kill::pass);
+        }
+        answers
     }
 
     fn length(&self, name: &str) -> Result<u64> {

@@ -38,7 +38,7 @@ pub const MAX_JOB_METADATA_BYTES: usize = 1 << 20;
 
 impl LogEntry {
     /// The entry's bytes.
-    pub(super) fn to_bytes(&self) -> Vec<u8> {
+    pub(in super::super) fn to_bytes(&self) -> Vec<u8> {
         let mut body = Vec::new();
         put_varint(&mut body, self.number);
         body.extend_from_slice(&self.attempt.to_le_bytes());

@@ -4,12 +4,14 @@
 //!
 //! 1. Entries are objects `log/<number, 20 digits>`, each created only if absent, at the number after the newest.
 //! 2. Each entry carries the whole state after it, which is small whatever the history, so the newest is all that a reader needs. The newest is never
-//!    deleted; older ones are, but the 16 before it stay.
+//!    deleted; older ones are, from the oldest on and each only once those before it are gone, but the 16 before the newest stay.
 //! 3. An append whose number is taken starts over from the newest entry. It has succeeded when the state there
 //!    remembers its attempt number (a lost answer), is `Fenced` when a higher epoch has been claimed, and
 //!    otherwise makes its change again on top.
 //! 4. A number may have become free again behind the newest, and a writer that slept may create its entry there. So an
-//!    append counts only if, after it was created, nothing newer is there, or what is newest remembers it.
+//!    append counts only if, after it was created, the entry that it was built on still stands, bytes for bytes: by 2 no
+//!    later number had become free then. Where it doesn't stand, the append counts only if nothing newer is there, or
+//!    what is newest remembers it.
 
 mod append;
 mod codec;
@@ -20,7 +22,37 @@ pub use codec::MAX_JOB_METADATA_BYTES;
 pub(super) use state::{Change, Retention};
 pub use state::{Condemned, LineageState, Pin};
 
+use bytes::Bytes;
+
+use crate::Result;
 use crate::base::ids::{CheckpointId, WriterEpoch};
+use crate::io::store::Request;
+
+/// Requests that are made together with those of an append, because their answers are wanted next. Asked again for every
+/// try; nothing that it brings may be relied on before the append has succeeded.
+pub trait Companion {
+    /// What to ask for together with the put of an entry after which the state is `state`.
+    fn with_put(&mut self, state: &LineageState) -> Vec<Request>;
+
+    /// Takes the answers. What to ask for together with the look whether the entry counts.
+    fn with_look(&mut self, answers: Vec<Result<Bytes>>) -> Vec<Request>;
+
+    /// Takes the answers to that.
+    fn end(&mut self, answers: Vec<Result<Bytes>>);
+}
+
+/// Asks for nothing.
+impl Companion for () {
+    fn with_put(&mut self, _: &LineageState) -> Vec<Request> {
+        Vec::new()
+    }
+
+    fn with_look(&mut self, _: Vec<Result<Bytes>>) -> Vec<Request> {
+        Vec::new()
+    }
+
+    fn end(&mut self, _: Vec<Result<Bytes>>) {}
+}
 
 /// Folder of the log's entries below the root.
 pub const LOG_FOLDER: &str = "log/";

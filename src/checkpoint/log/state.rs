@@ -30,6 +30,13 @@ pub struct Pin {
     pub restored_by: Option<WriterEpoch>,
 }
 
+impl Pin {
+    /// The pin of a restore of `id` by the attempt of `epoch`.
+    pub(super) fn of_restore(epoch: WriterEpoch, id: CheckpointId) -> Self {
+        Self { name: format!("restore of epoch {epoch}"), id, restored_by: Some(epoch) }
+    }
+}
+
 /// Checkpoints that may no longer be restored from, their objects still there: all from `first` to `last`, both included,
 /// that aren't retained. What belongs to them is known by its names ([`super::super::object_name`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,8 +91,8 @@ pub struct LineageState {
 /// A change that somebody wants made. Made again from the newest state whenever an append lost its number.
 #[derive(Debug, Clone)]
 pub(in super::super) enum Change {
-    /// Claim an epoch above the log's and all of these.
-    Claim { parents: Vec<WriterEpoch> },
+    /// Claim an epoch above the log's and all of these, and with `restores` pin the newest checkpoint for it.
+    Claim { parents: Vec<WriterEpoch>, restores: bool },
     /// Complete a checkpoint, then retain the newest.
     Complete { checkpoint: Box<CompletedCheckpoint>, retention: Retention },
     /// Hold a checkpoint.
@@ -165,7 +172,7 @@ impl LineageState {
     pub(super) fn apply(&self, change: &Change, attempt: u64, now_ms: i64) -> Result<Option<(Self, Action)>> {
         let mut next = self.clone();
         let action = match change {
-            Change::Claim { parents } => Some(next.claim(parents, attempt)),
+            Change::Claim { parents, restores } => Some(next.claim(parents, *restores, attempt)),
             Change::Complete { checkpoint, retention } => next.complete(checkpoint, *retention, now_ms)?,
             Change::Pin(pin) => next.pin(pin)?,
             Change::Unpin { name } => {
@@ -189,11 +196,17 @@ impl LineageState {
         }))
     }
 
-    fn claim(&mut self, parents: &[WriterEpoch], attempt: u64) -> Action {
+    fn claim(&mut self, parents: &[WriterEpoch], restores: bool, attempt: u64) -> Action {
         let greatest = parents.iter().copied().chain(self.claim.map(|claim| claim.epoch)).max().unwrap_or(0);
         let epoch = greatest + 1;
         self.claim = Some(Claim { epoch, attempt });
         self.pins.retain(|pin| pin.restored_by.is_none());
+        let newest = self.latest().filter(|_| restores).map(|newest| newest.id);
+        // A user's pin of that name, odd as it would be, stays what it is; the restore then says so.
+        let pin =
+            newest.map(|id| Pin::of_restore(epoch, id)).filter(|pin| self.pins.iter().all(|p| p.name != pin.name));
+        self.pins.extend(pin);
+        self.pins.sort_by(|a, b| a.name.cmp(&b.name));
         Action::Claim { epoch }
     }
 

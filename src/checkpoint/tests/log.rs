@@ -262,3 +262,99 @@ impl Monotonic for crate::base::clock::ManualClock {
         Duration::from_nanos(crate::base::clock::Clock::monotonic_ns(self))
     }
 }
+
+/// The operations of `act`, in order.
+fn operations(world: &World, act: impl FnOnce()) -> Vec<&'static str> {
+    let seen = std::sync::Arc::new(parking_lot::Mutex::new(Vec::new()));
+    let note = seen.clone();
+    world.faults.set(move |call| {
+        note.lock().push(call.operation);
+        None
+    });
+    act();
+    world.faults.set(|_| None);
+    std::mem::take(&mut seen.lock())
+}
+
+#[test]
+fn who_knows_the_newest_entry_appends_with_a_put_and_a_look_and_reads_with_two() {
+    let world = World::new();
+    let (_, id) = with_checkpoint(&world);
+    let log = world.log();
+    assert_eq!(operations(&world, || log.pin("a", id).unwrap()), ["list", "get", "put", "get_range"]);
+    assert_eq!(operations(&world, || log.pin("b", id).unwrap()), ["put", "get_range"]);
+    assert_eq!(operations(&world, || drop(log.newest().unwrap())), ["length", "get_range"]);
+    let other = world.plain_log();
+    for rounds in [1, 40] {
+        churn(&other, id, rounds);
+        assert_eq!(log.newest().unwrap(), other.newest().unwrap());
+        churn(&other, id, rounds);
+        log.pin("c", id).unwrap();
+        log.unpin("c").unwrap();
+        assert_eq!(other.newest().unwrap(), log.newest().unwrap());
+    }
+}
+
+/// Two zombies that know the entries 9 and 10 wake up together: the one creates its entry 10 in the hole, and before it has
+/// seen that, the other its 11 right behind.
+#[test]
+fn an_entry_behind_another_zombies_in_the_same_hole_counts_for_nothing() {
+    let world = World::new();
+    let (_, id) = with_checkpoint(&world);
+    let sleeper = world.log();
+    sleeper.pin("early", id).unwrap();
+    let known = world.plain_log().newest().unwrap().unwrap();
+    churn(&world.plain_log(), id, 40);
+    let name = LogEntry::name_of(known.number);
+    assert!(world.inner.get(&name).is_err(), "folded away");
+    let mut fake = known.clone();
+    fake.attempt ^= 1;
+    let (inner, bytes) = (world.inner.clone(), fake.to_bytes());
+    just_before(&world, "put", move || inner.put(&name, bytes.into(), PutMode::Create).unwrap());
+    sleeper.pin("late", id).unwrap();
+    let newest = world.plain_log().newest().unwrap().unwrap();
+    let names: Vec<_> = newest.state.pins.iter().map(|pin| pin.name.as_str()).collect();
+    assert_eq!(names, ["early", "late"]);
+    assert_eq!(newest.number, known.number + 81);
+}
+
+/// Or the look at the entry before would say nothing of those after it.
+#[test]
+fn no_entry_goes_before_an_older_one_that_could_not_be_deleted() {
+    let world = World::new();
+    let (_, id) = with_checkpoint(&world);
+    let stuck = LogEntry::name_of(5);
+    world.faults.set(move |call| {
+        (call.operation == "delete" && call.name == stuck).then_some(Fault::ErrorBefore(ErrorKind::Unavailable))
+    });
+    let log = world.log();
+    churn(&log, id, 60);
+    let newest = log.newest().unwrap().unwrap().number;
+    assert_eq!(numbers(&world), (5..=newest).collect::<Vec<_>>());
+    world.faults.set(|_| None);
+    churn(&log, id, 30);
+    let left = numbers(&world);
+    assert!(
+        left.len() <= 41 && left.is_sorted() && left[left.len() - 1] - left[0] == left.len() as u64 - 1,
+        "{left:?}"
+    );
+}
+
+#[test]
+fn a_claim_for_a_restore_pins_the_newest_checkpoint_in_its_own_entry() {
+    let world = World::new();
+    let empty = World::new().plain_log();
+    assert!(empty.claim_and_pin(&mut ()).unwrap().1.pins.is_empty(), "nothing to pin");
+    let (_, id) = with_checkpoint(&world);
+    let log = world.log();
+    let before = world.plain_log().newest().unwrap().unwrap().number;
+    let (claim, state) = log.claim_and_pin(&mut ()).unwrap();
+    assert_eq!(world.plain_log().newest().unwrap().unwrap().number, before + 1);
+    assert_eq!((state.claim, state.latest().unwrap().id()), (Some(claim), id));
+    assert_eq!(state.pins.iter().map(|pin| (pin.id, pin.restored_by)).collect::<Vec<_>>(), [(id, Some(claim.epoch))]);
+    assert!(operations(&world, || log.pin_for_restore(&claim, id).unwrap()).is_empty());
+    let part = world.subtask(claim).part(1).unwrap();
+    world.coordinator(claim, 1).unwrap().add(part).unwrap().unwrap();
+    assert!(log.newest().unwrap().unwrap().state.pins.is_empty(), "gone with the first checkpoint");
+    assert_eq!(log.pin_for_restore(&claim, id).unwrap_err().kind(), ErrorKind::NotFound);
+}

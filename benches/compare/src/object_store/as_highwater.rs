@@ -4,11 +4,11 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use highwater::io::store::{ObjectEntry, PutMode, Store};
+use highwater::io::store::{ObjectEntry, PutMode, Request, Store};
 use highwater::{Error, ErrorKind, Result};
 
 use super::Status;
-use super::client::Client;
+use super::client::{Ask, Client};
 
 /// See the module.
 #[derive(Debug)]
@@ -62,6 +62,27 @@ impl Store for SimulatedStore {
         let (status, bytes) = self.0.get(name, Some((range.start, range.end))).map_err(unavailable)?;
         Self::check(name, status)?;
         Ok(bytes.into())
+    }
+
+    fn together(&self, requests: Vec<Request>) -> Vec<Result<Bytes>> {
+        let ask = |request| match request {
+            &Request::Put(ref name, ref bytes, mode) => Ask::Put { name, bytes, create: mode == PutMode::Create },
+            Request::Get(name) => Ask::Get { name, range: None },
+            Request::GetRange(name, range) => Ask::Get { name, range: Some((range.start, range.end)) },
+            Request::Delete(name) => Ask::Delete { name },
+        };
+        let asks: Vec<_> = requests.iter().map(ask).collect();
+        let answers = self.0.together(&asks).into_iter().zip(&requests).map(|(answer, request)| {
+            let (status, bytes) = answer.map_err(unavailable)?;
+            match (request, status) {
+                (Request::Delete(_), Status::NotFound) => Ok(Bytes::new()),
+                (
+                    Request::Put(name, ..) | Request::Get(name) | Request::GetRange(name, _) | Request::Delete(name),
+                    status,
+                ) => Self::check(name, status).map(|()| bytes.into()),
+            }
+        });
+        answers.collect()
     }
 
     fn length(&self, name: &str) -> Result<u64> {

@@ -46,6 +46,32 @@ impl Counts {
     }
 }
 
+/// One of several requests made at one time.
+#[derive(Debug, Clone, Copy)]
+pub enum Ask<'a> {
+    /// Stores metadata.
+    Put {
+        /// Of the object.
+        name: &'a str,
+        /// All of it.
+        bytes: &'a [u8],
+        /// Only if there is none of that name.
+        create: bool,
+    },
+    /// An object, or bytes `range` of it.
+    Get {
+        /// Of the object.
+        name: &'a str,
+        /// First and behind the last.
+        range: Option<(u64, u64)>,
+    },
+    /// Removes an object, if it is there.
+    Delete {
+        /// Of the object.
+        name: &'a str,
+    },
+}
+
 /// A client with as many connections as there are requests at one time.
 #[derive(Debug)]
 pub struct Client {
@@ -91,7 +117,8 @@ impl Client {
         }
     }
 
-    /// Requests of the calling thread, each of which waited for the one before; and the most of any other thread.
+    /// Requests of the calling thread, each of which waited for the one before, those made at one time counted as one; and
+    /// the most of any other thread.
     pub fn chains(&self) -> (u64, u64) {
         let own = std::thread::current().id();
         let by_thread = self.by_thread.lock().unwrap_or_else(PoisonError::into_inner);
@@ -138,6 +165,46 @@ impl Client {
         let (status, bytes) = self.ask(request, 0, name, range.unwrap_or_default(), |_| Ok(None))?;
         self.read_bytes.fetch_add(bytes.len() as u64, Relaxed);
         Ok((status, bytes))
+    }
+
+    /// Several requests at one time: each on a connection of its own, so that together they are one step of a chain.
+    pub fn together(&self, asks: &[Ask<'_>]) -> Vec<Result<(Status, Vec<u8>)>> {
+        self.step();
+        let sent: Vec<_> = asks.iter().map(|ask| self.begin(ask)).collect();
+        let answers = sent.into_iter().map(|connection| {
+            let mut connection = connection?;
+            let answer = receive(&mut connection)?;
+            self.give_back(connection);
+            self.read_bytes.fetch_add(answer.1.len() as u64, Relaxed);
+            Ok(answer)
+        });
+        answers.collect()
+    }
+
+    fn begin(&self, ask: &Ask<'_>) -> Result<TcpStream> {
+        let mut connection = self.connection()?;
+        match ask {
+            Ask::Put { name, bytes, create } => {
+                self.puts.fetch_add(1, Relaxed);
+                self.manifest_bytes.fetch_add(bytes.len() as u64, Relaxed);
+                send(&mut connection, Request::Put, u8::from(*create), name, (0, 0))?;
+                if !bytes.is_empty() {
+                    connection.write_all(&u32::try_from(bytes.len())?.to_le_bytes())?;
+                    connection.write_all(bytes)?;
+                }
+                connection.write_all(&0_u32.to_le_bytes())?;
+            }
+            Ask::Get { name, range } => {
+                self.gets.fetch_add(1, Relaxed);
+                let request = if range.is_some() { Request::GetRange } else { Request::Get };
+                send(&mut connection, request, 0, name, range.unwrap_or_default())?;
+            }
+            Ask::Delete { name } => {
+                self.deletes.fetch_add(1, Relaxed);
+                send(&mut connection, Request::Delete, 0, name, (0, 0))?;
+            }
+        }
+        Ok(connection)
     }
 
     /// Length of an object.
@@ -189,19 +256,28 @@ impl Client {
         numbers: (u64, u64),
         body: impl FnOnce(&mut TcpStream) -> Result<Option<crate::Error>>,
     ) -> Result<(Status, Vec<u8>)> {
-        *self
-            .by_thread
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .entry(std::thread::current().id())
-            .or_default() += 1;
-        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
-        let mut connection = idle.map_or_else(|| self.connect(), Ok)?;
+        self.step();
+        let mut connection = self.connection()?;
         send(&mut connection, request, mode, name, numbers)?;
         let failed = body(&mut connection)?;
         let answer = receive(&mut connection)?;
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
+        self.give_back(connection);
         failed.map_or(Ok(answer), Err)
+    }
+
+    /// The calling thread makes a request, or several at one time.
+    fn step(&self) {
+        let mut by_thread = self.by_thread.lock().unwrap_or_else(PoisonError::into_inner);
+        *by_thread.entry(std::thread::current().id()).or_default() += 1;
+    }
+
+    fn connection(&self) -> Result<TcpStream> {
+        let idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner).pop();
+        idle.map_or_else(|| self.connect(), Ok)
+    }
+
+    fn give_back(&self, connection: TcpStream) {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner).push(connection);
     }
 }
 
