@@ -9,7 +9,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::base::ids::SegmentId;
-use crate::version::{SegmentRef, Version};
+use crate::base::key::KeyRange;
+use crate::version::{SegmentRef, Version, pack};
 
 /// Where a segment's bytes are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,7 +32,7 @@ pub struct Limits {
     pub objects: usize,
     /// Bytes alive that allow for a further object.
     pub object_bytes: u64,
-    /// Runs.
+    /// Runs, each of which a read after a restore may have to look into.
     pub runs: usize,
 }
 
@@ -59,8 +60,10 @@ struct Unit {
     bytes: u64,
     /// Objects that stand in for it.
     needs: Vec<SegmentId>,
-    /// References that stand in for it.
-    pieces: usize,
+    /// Keys that it is responsible for.
+    range: KeyRange,
+    /// Runs of what stands in for it.
+    depth: usize,
 }
 
 struct Object {
@@ -96,7 +99,8 @@ pub fn choose(version: &Version, place: &dyn Fn(SegmentId) -> Place, limits: &Li
     }
     chooser.take_cheap();
     chooser.make_space();
-    chooser.make_few(version, place);
+    chooser.make_few();
+    chooser.make_shallow(version, place);
     chooser.chosen
 }
 
@@ -131,7 +135,7 @@ impl Chooser<'_> {
         if !itself {
             let mut needs: Vec<_> = needs.into_keys().collect();
             needs.sort_unstable();
-            self.units.push(Unit { id, bytes, needs, pieces: refs.len() });
+            self.units.push(Unit { id, bytes, needs, range: r.range().clone(), depth: pack(refs).len() });
         }
     }
 
@@ -215,8 +219,8 @@ impl Chooser<'_> {
         }
     }
 
-    /// Takes what releases most objects for its bytes while they are too many, then what has most runs in its place.
-    fn make_few(&mut self, version: &Version, place: &dyn Fn(SegmentId) -> Place) {
+    /// Takes what releases most objects for its bytes while they are too many.
+    fn make_few(&mut self) {
         let further = (self.alive_bytes / self.limits.object_bytes.max(1) as f64) as usize;
         while self.used().count() > self.limits.objects + further {
             let worth = |unit: &Unit| {
@@ -226,16 +230,35 @@ impl Chooser<'_> {
             let Some(at) = self.best(worth) else { break };
             self.take(at);
         }
-        let is_stored = |r: &SegmentRef| place(r.meta().id) == Place::Stored;
-        while !self.units.is_empty() {
-            let view = version.stored(&|r| is_stored(r) || self.chosen.contains(&r.meta().id));
-            if view.is_ok_and(|view| view.runs().count() <= self.limits.runs) {
-                break;
+    }
+
+    /// Takes what lies under the topmost runs while they are too many: there, what saves most runs for its bytes.
+    fn make_shallow(&mut self, version: &Version, place: &dyn Fn(SegmentId) -> Place) {
+        loop {
+            let itself = |r: &SegmentRef| place(r.meta().id) == Place::Stored || self.chosen.contains(&r.meta().id);
+            let Ok(view) = version.stored(&itself) else { return };
+            if view.runs().count() <= self.limits.runs {
+                return;
             }
-            // Some of them, the most intricate first: to find out which ones make it so deep would take longer.
-            self.units.sort_by_key(|unit| unit.pieces);
-            for _ in 0..self.units.len().div_ceil(8) {
-                self.take(self.units.len() - 1);
+            let tops = view.runs().next().map(|(_, run)| run.refs()).unwrap_or_default();
+            let saved = |unit: &Unit| (unit.depth > 1).then(|| (unit.depth - 1) as f64 / self.cost(unit).max(1.0));
+            let under = |top: &KeyRange, unit: &Unit| !unit.range.intersect(top).is_empty();
+            let mut taken: Vec<SegmentId> = Vec::new();
+            for top in tops {
+                let best = self.best(|unit| saved(unit).filter(|_| under(top.range(), unit)));
+                taken.extend(best.and_then(|at| self.units.get(at)).map(|unit| unit.id));
+            }
+            if taken.is_empty() {
+                // Pieces that overlap only their neighbours may be stacked sideways.
+                taken.extend(self.best(saved).and_then(|at| self.units.get(at)).map(|unit| unit.id));
+            }
+            if taken.is_empty() {
+                return;
+            }
+            for id in taken {
+                if let Some(at) = self.units.iter().position(|unit| unit.id == id) {
+                    self.take(at);
+                }
             }
         }
     }

@@ -16,11 +16,17 @@ use crate::{Error, ErrorKind, Result};
 
 /// New references of a compaction, with no more stand-ins than are of use. Those that aren't stored yet are kept here to be
 /// uploaded, but only while that takes less than uploading the new segments themselves.
+///
+/// A segment of an earlier writer never stands in: the store keeps it only while a checkpoint within reach refers to it, and
+/// one that is being made may choose not to where a later one would.
 pub(super) fn simplify(shared: &Shared, refs: &[Arc<SegmentRef>]) -> Vec<Arc<SegmentRef>> {
     let names = shared.uploads.names_for(0);
     let settled = |r: &SegmentRef| names.contains_key(&r.meta().id);
     let stored = |r: &SegmentRef| matches!(names.get(&r.meta().id), Some(Some(_)));
-    let refs: Vec<_> = refs.iter().map(|r| Arc::new(r.simplified(&settled, &stored))).collect();
+    let inherited = |r: &SegmentRef| r.stand_ins().is_some_and(|s| s.refs().iter().any(|r| r.name().is_some()));
+    let simplified = refs.iter().map(|r| r.simplified(&settled, &stored));
+    let alone = |r: SegmentRef| if inherited(&r) { without(&r) } else { r };
+    let refs: Vec<_> = simplified.map(|r| Arc::new(alone(r))).collect();
     let own: HashSet<SegmentId> = refs.iter().map(|r| r.meta().id).collect();
     let mut kept: HashMap<SegmentId, u64> = HashMap::new();
     let mut lost = false;
@@ -36,9 +42,14 @@ pub(super) fn simplify(shared: &Shared, refs: &[Arc<SegmentRef>]) -> Vec<Arc<Seg
     }
     let new_bytes: u64 = refs.iter().filter(|r| r.stand_ins().is_some()).map(|r| r.meta().length_bytes).sum();
     if lost || (!kept.is_empty() && kept.values().sum::<u64>() >= new_bytes) {
-        return refs.iter().map(|r| Arc::new(r.with_stand_ins(r.range().clone(), None))).collect();
+        return refs.iter().map(|r| Arc::new(without(r))).collect();
     }
     refs
+}
+
+/// The same reference, which has to be stored itself.
+fn without(r: &SegmentRef) -> SegmentRef {
+    r.with_stand_ins(r.range().clone(), None)
 }
 
 /// A tree as it is in the store, all of it durable.
