@@ -101,7 +101,7 @@ fn junk_that_was_appended_to_the_output_is_cut_off_by_a_resume() {
 }
 
 #[test]
-fn records_flow_while_the_store_is_away_and_checkpoints_complete_once_it_is_back() {
+fn checkpoints_are_given_up_while_the_store_is_away_and_complete_once_it_is_back() {
     let job = Job::new(WINDOWS);
     let mut running = job.start_and_see_rows("--rate 1500 --checkpoint-timeout 300ms");
     std::fs::rename(job.path("store"), job.path("away")).unwrap();

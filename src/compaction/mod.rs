@@ -5,7 +5,6 @@
 //! are and no output behind; what can't be merged is carried on as it is.
 
 pub mod executor;
-pub mod pacer;
 pub mod picker;
 pub mod plan;
 pub mod rewrite;

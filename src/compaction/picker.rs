@@ -62,16 +62,6 @@ pub fn pick(version: &Version, options: &Options, now_ms: i64) -> Option<Plan> {
         .or_else(|| clipped(version, options))
 }
 
-/// Bytes by which the tree is over what its picker wants, for pacing: 0 when there is nothing to do.
-#[must_use]
-pub fn debt_bytes(version: &Version, options: &Options) -> u64 {
-    let level0: u64 = version.level(0).iter().map(Run::live_bytes).sum();
-    let over_level0 = level0.saturating_sub(level0_limit(version, options));
-    let lower =
-        (1..version.levels().len()).map(|n| level_bytes(version, n).saturating_sub(target(version, options, n)));
-    over_level0 + lower.take(MAX_LEVELS - 2).sum::<u64>()
-}
-
 fn level_bytes(version: &Version, level: usize) -> u64 {
     version.level(level).iter().map(Run::live_bytes).sum()
 }

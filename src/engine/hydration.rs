@@ -91,7 +91,10 @@ fn fetch_next(shared: &Shared) -> bool {
         if let Err(error) = outcome {
             // Reads go on from the store; a segment that is corrupt there says so when it is read. What may
             // pass is tried again at the next checkpoint.
-            tracing::warn!(%error, segment = %meta.id, "fetching a restored segment failed");
+            // Given up because the backend closes, it is no news.
+            if error.kind() != ErrorKind::Aborted {
+                tracing::warn!(%error, segment = %meta.id, "fetching a restored segment failed");
+            }
             shared.hydration_due.store(error.kind() != ErrorKind::Corruption, Ordering::Relaxed);
             goes_on = false;
         }

@@ -68,6 +68,23 @@ impl Leaf {
         Err(low)
     }
 
+    /// As [`Leaf::search`], which is spared where `hint` turns out to be the place.
+    #[inline]
+    fn search_near(&self, log: &Log, user_key: &[u8], head: Head, hint: usize) -> Result<usize, usize> {
+        let wanted = head.halves();
+        let at = |place: usize| (self.first[place], self.second[place]);
+        if hint <= self.len && (hint == 0 || at(hint - 1) < wanted) {
+            if hint == self.len || wanted < at(hint) {
+                return Err(hint);
+            }
+            let is_same = || head.is_whole() || log.user_key(self.slots[hint].get().location()) == user_key;
+            if wanted == at(hint) && is_same() {
+                return Ok(hint);
+            }
+        }
+        self.search(log, user_key, head)
+    }
+
     /// How many members are below `bound` as the start of a range.
     fn start(&self, log: &Log, bound: Bound<&[u8]>) -> usize {
         match bound {
@@ -129,12 +146,19 @@ pub(super) struct Sorted {
     leaves: BTreeMap<UserKey, Box<Leaf>>,
     len: usize,
     separator_bytes: u64,
+    /// Where in its leaf the last search ended: what is found is often removed next, what isn't is often added.
+    hint: Cell<usize>,
 }
 
 impl Sorted {
     /// None.
     pub(super) fn new() -> Self {
-        Self { leaves: BTreeMap::from([(UserKey::new(&[]), Leaf::new())]), len: 0, separator_bytes: 0 }
+        Self {
+            leaves: BTreeMap::from([(UserKey::new(&[]), Leaf::new())]),
+            len: 0,
+            separator_bytes: 0,
+            hint: Cell::new(0),
+        }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -151,7 +175,10 @@ impl Sorted {
         let key = UserKey::new(user_key);
         let head = key.head();
         let (_, leaf) = self.leaves.range(..=key).next_back()?;
-        leaf.search(log, user_key, head).ok().map(|at| &leaf.slots[at])
+        let found = leaf.search(log, user_key, head);
+        let (Ok(at) | Err(at)) = found;
+        self.hint.set(at);
+        found.ok().map(|at| &leaf.slots[at])
     }
 
     /// Adds a member that isn't there.
@@ -159,7 +186,7 @@ impl Sorted {
         let key = UserKey::new(user_key);
         let head = key.head();
         let Some((_, leaf)) = self.leaves.range_mut(..=key).next_back() else { return };
-        let (Ok(at) | Err(at)) = leaf.search(log, user_key, head);
+        let (Ok(at) | Err(at)) = leaf.search_near(log, user_key, head, self.hint.get());
         self.len += 1;
         if leaf.len < LEAF_MEMBERS {
             return leaf.insert(at, head, slot);
@@ -182,7 +209,7 @@ impl Sorted {
         let key = UserKey::new(user_key);
         let head = key.head();
         let (separator, leaf) = self.leaves.range_mut(..=key).next_back()?;
-        let at = leaf.search(log, user_key, head).ok()?;
+        let at = leaf.search_near(log, user_key, head, self.hint.get()).ok()?;
         let slot = leaf.remove(at);
         self.len -= 1;
         let left = leaf.len;

@@ -6,7 +6,7 @@ use crate::base::compression::Compression;
 use crate::base::ids::SegmentId;
 use crate::base::limits::MAX_ENCODED_KEY_BYTES;
 use crate::base::record::{Kind, NEVER, OwnedRecord, Record};
-use crate::block::builder::{self, BlockBuilder, DATA_INTERVAL, INDEX_INTERVAL};
+use crate::block::builder::{self, BlockBuilder, DATA_INTERVAL, INDEX_INTERVAL, shared_len};
 use crate::block::seal::{self, MAX_RECORD_VALUE_BYTES};
 use crate::io::files::FileWriter;
 use crate::version::segment_meta::{BlockHandle, SegmentMeta};
@@ -14,7 +14,7 @@ use crate::{Error, Result};
 
 use super::footer::{FOOTER_BYTES, Footer};
 use super::index;
-use super::partition::{Partitions, entry};
+use super::partition::{LONG_SEPARATOR_BYTES, Partitions, entry};
 use super::stats::{Counter, SegmentStats};
 
 /// How a segment is written.
@@ -137,8 +137,15 @@ impl SegmentBuilder {
         }
         let (len, target) = (self.block.len(), self.options.block_bytes);
         let group = |key: &[u8]| key.first_chunk::<2>().copied();
-        let edge = self.last.as_ref().is_some_and(|last| group(&last.key) != group(record.key));
-        len + record.key.len() + record.value.len() > target || (edge && len >= target / 4)
+        let Some(last) = &self.last else { return false };
+        if len + record.key.len() + record.value.len() <= target {
+            return group(&last.key) != group(record.key) && len >= target / 4;
+        }
+        // A cut between keys that share much would have a separator as long in the index, while here the shared part
+        // costs nothing: such keys stay together for a while.
+        let shared = shared_len(&last.key, record.key);
+        let added = record.key.len() - shared + record.value.len();
+        shared < LONG_SEPARATOR_BYTES || len + added > 4 * target + 3 * record.key.len()
     }
 
     fn end_block(&mut self) -> Result<()> {

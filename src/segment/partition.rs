@@ -10,6 +10,13 @@ use super::{filter, index};
 /// much more than a data block.
 const MAX_HASHES: usize = 8192;
 
+/// Entries below which a partition of long separators doesn't end for its size, so that they don't make the top-level
+/// index as long as what it leads to.
+const LEAST_ENTRIES: usize = 8;
+
+/// Separators from this length on are long.
+pub(super) const LONG_SEPARATOR_BYTES: usize = 256;
+
 /// A partition to be written: index and filter for the same keys, and where they begin.
 pub(super) struct Finished {
     pub separator: Vec<u8>,
@@ -21,6 +28,7 @@ pub(super) struct Finished {
 pub(super) struct Partitions {
     target_bytes: usize,
     index: BlockBuilder,
+    index_entries: usize,
     separator: Vec<u8>,
     hashes: Vec<u64>,
     last_prefix: Option<u64>,
@@ -39,6 +47,7 @@ impl Partitions {
         Self {
             target_bytes,
             index: BlockBuilder::new(INDEX_INTERVAL),
+            index_entries: 0,
             separator: Vec::new(),
             hashes: Vec::new(),
             last_prefix: None,
@@ -76,7 +85,10 @@ impl Partitions {
         let mut value = Vec::new();
         index::put_handle(&mut value, handle);
         self.index.add(&entry(separator, &value));
-        if self.index.len() >= self.target_bytes || self.hashes.len() >= MAX_HASHES {
+        self.index_entries += 1;
+        let long = self.index.len() > self.index_entries * LONG_SEPARATOR_BYTES;
+        let full = self.index.len() >= self.target_bytes && (self.index_entries >= LEAST_ENTRIES || !long);
+        if full || self.hashes.len() >= MAX_HASHES {
             self.end_partition();
         }
     }
@@ -88,6 +100,7 @@ impl Partitions {
             filter: filter::build(&self.hashes),
         };
         self.hashes.clear();
+        self.index_entries = 0;
         self.last_prefix = None;
         self.finished_bytes += finished.index.len() + finished.filter.len();
         self.finished.push(finished);

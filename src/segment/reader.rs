@@ -34,8 +34,8 @@ pub struct Segment {
     source: Arc<dyn ReadAt>,
     cache: Arc<BlockCache>,
     number: u64,
-    /// Once it has been read and the cache has room for it.
-    top: OnceLock<TopIndex>,
+    /// Once it has been read; `None` when the cache had no room for it then.
+    top: OnceLock<Option<TopIndex>>,
 }
 
 /// How a read may come by blocks.
@@ -160,18 +160,17 @@ impl Segment {
     /// The partitions that answer for `key`; `None` when it is before all keys.
     #[inline]
     pub(super) fn partition(&self, key: &[u8], access: Access) -> Result<Option<Partition>, Stop> {
-        match self.top.get().filter(|_| access != Access::Source) {
-            Some(top) => Ok(top.floor(key)),
-            None => self.partition_of_block(key, access),
+        match self.top.get() {
+            Some(Some(top)) if access != Access::Source => Ok(top.floor(key)),
+            _ => self.partition_of_block(key, access),
         }
     }
 
     #[cold]
     fn partition_of_block(&self, key: &[u8], access: Access) -> Result<Option<Partition>, Stop> {
         let (top, handle) = (self.top(access)?, self.meta.top_index);
-        if access == Access::Fill
-            && let Some(decoded) = TopIndex::decode(top.clone(), &self.cache).map_err(|e| self.at(e, handle))?
-        {
+        if access == Access::Fill && self.top.get().is_none() {
+            let decoded = TopIndex::decode(top.clone(), &self.cache).map_err(|e| self.at(e, handle))?;
             // Another thread may have been first; both read the same bytes.
             let _ = self.top.set(decoded);
         }

@@ -154,18 +154,18 @@ impl Highwater {
         let least = min_memory_bytes(place.backends);
         if place.memory < least {
             return Err(Failure::usage(format!(
-                "--memory of {} bytes is less than the state needs at a parallelism of {}: {}MiB",
+                "--memory of {} bytes is less than the {least} bytes ({}MiB) that the state needs at a parallelism of {}",
                 place.memory,
-                place.backends - 1,
-                least >> 20
+                least >> 20,
+                place.backends - 1
             )));
         }
         let least = place.backends * DISK_BYTES_PER_BACKEND;
         if let Some(disk) = place.disk.filter(|disk| *disk < least) {
             return Err(Failure::usage(format!(
-                "--disk of {disk} bytes is less than the least state needs at a parallelism of {}: {}KiB",
-                place.backends - 1,
-                least >> 10
+                "--disk of {disk} bytes is less than the {least} bytes ({}KiB) that the least state needs at a parallelism of {}",
+                least >> 10,
+                place.backends - 1
             )));
         }
         let peek = Peek::at(&place.store)?;

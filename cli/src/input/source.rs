@@ -186,7 +186,10 @@ impl CsvSource {
         let nanos = parse_time(text, self.options.time_unit).map_err(|why| (time, why))?;
         let reach = self.options.reach;
         if nanos.checked_add(reach).is_none() || nanos.checked_sub(reach).is_none() {
-            return Err((time, format!("`{}` is out of range: its window would be", text.escape_ascii())));
+            return Err((
+                time,
+                format!("`{}` is out of range: its window would reach beyond the times there are", text.escape_ascii()),
+            ));
         }
         let number = parse_value(self.rows.field(value)).map_err(|why| (value, why))?;
         Ok(Record { stream: 0, key: key_bytes.into(), time: nanos, value: number, watermark: i64::MIN })

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use crate::ErrorKind;
 use crate::base::buffer::LARGE_BYTES;
+use crate::base::checksum::hash64;
 use crate::base::cursor::{Direction, RecordCursor};
 use crate::base::ids::SegmentId;
 use crate::base::key::KeyRange;
@@ -51,6 +52,38 @@ fn records_over_the_limits_are_refused_before_anything_is_written() {
     assert!(builder.add(&put(b"a", 1, b"").as_record(), Some(2)).is_err());
     builder.add(&put(&vec![0; MAX_ENCODED_KEY_BYTES], 1, b"").as_record(), None).unwrap();
     assert_eq!(builder.finish().unwrap().entries, 1);
+}
+
+/// Records of 40 keys of 24,000 bytes that differ early, 12 namespaces each.
+fn long_keys() -> Vec<OwnedRecord> {
+    let key = |n: u16| (0..6000_u32).flat_map(move |i| hash64(&(u32::from(n) * 6000 + i).to_le_bytes()).to_le_bytes());
+    let mut keys: Vec<Vec<u8>> = (0..40).map(|n| key(n).take(24_000).collect()).collect();
+    keys.sort();
+    let namespaces = |key: &Vec<u8>| (0..12_u8).map(|n| put(&[&key[..], &[n]].concat(), 1, b"v")).collect::<Vec<_>>();
+    keys.iter().flat_map(namespaces).collect()
+}
+
+#[test]
+fn long_keys_that_share_most_do_not_make_an_index_as_long_as_the_data() {
+    let records = long_keys();
+    let (meta, bytes) = written(&records, 1, options(4096), Some(24_000));
+    let distinct = 40 * 24_000;
+    assert!(meta.length_bytes < distinct * 5 / 4, "{} bytes of file for {distinct} of keys", meta.length_bytes);
+    assert!(meta.top_index.length_bytes < 4096, "{} bytes of top index", meta.top_index.length_bytes);
+    let segment = Segment::open(meta, MemoryFile::new(bytes), roomy());
+    for record in records.iter().step_by(7) {
+        assert!(segment.get(&record.key, None).unwrap().record.is_some());
+    }
+}
+
+#[test]
+fn a_top_index_that_no_cache_has_room_for_is_decoded_once_and_still_answers() {
+    let records: Vec<_> = (0..2000_u32).map(|n| put(&n.to_be_bytes(), 1, b"value")).collect();
+    let (meta, bytes) = written(&records, 1, options(64), None);
+    let segment = Segment::open(meta, MemoryFile::new(bytes), Arc::new(BlockCache::new(1).unwrap()));
+    for record in records.iter().step_by(97) {
+        assert_eq!(segment.get(&record.key, None).unwrap().record.unwrap().value, "value");
+    }
 }
 
 #[test]
