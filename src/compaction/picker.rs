@@ -1,14 +1,16 @@
 //! Which compaction to make next: a function of plain data.
 //!
 //! Level 0 is tiered: adjacent runs of similar size merge within it, so a record is rewritten once for each
-//! fourfold growth, and level 0 as a whole goes down when it has grown against level 1. Further levels are
-//! leveled, each `ratio` times the one above. Only adjacent runs ever merge, and level 0 goes down as a whole,
+//! fourfold growth, and the older half of level 0 goes down when it has grown against level 1; all of it where level 1 is
+//! the deepest, since what is merged into there is nearly all state. Further levels are leveled, each `ratio` times the one
+//! above. Only adjacent runs ever merge, and what goes down is the oldest of its level wherever it overlaps others,
 //! so no run is moved behind an older one that it overlaps (replay 1).
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::plan::{Action, Plan, Reason};
+use crate::base::ids::Sequence;
 use crate::base::key::KeyRange;
 use crate::base::record::ExpiryMs;
 use crate::version::{MAX_LEVELS, Place, RefId, Run, SegmentRef, Version};
@@ -25,11 +27,14 @@ pub struct Options {
     /// A reference that its clip mostly cuts away is rewritten when so many sequences have been given out since
     /// its newest record: not at once, since the first checkpoint after a rescale would upload it all.
     pub clip_rewrite_sequences: u64,
+    /// Level 0 goes down when it has records of this sequence or older and level 1 holds all the rest: the store is nearly
+    /// full of what such a merge would release.
+    pub down_through: Sequence,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { base_bytes: 64 << 20, ratio: 10, level0_runs: 16, clip_rewrite_sequences: 256 }
+        Self { base_bytes: 64 << 20, ratio: 10, level0_runs: 16, clip_rewrite_sequences: 256, down_through: 0 }
     }
 }
 
@@ -125,7 +130,8 @@ fn expired(version: &Version, now_ms: i64) -> Option<Plan> {
     (!going.is_empty()).then(|| Plan::new(version, Reason::Expired, Action::Drop, inputs))
 }
 
-/// Level 0 as a whole, into level 1.
+/// The oldest runs of level 0, into level 1. The newer half stays while there are deeper levels: once it has been merged
+/// among itself, it has a chance to be uploaded in place of what it was merged from.
 fn level0_down(version: &Version, options: &Options, now_ms: i64) -> Option<Plan> {
     let level0 = version.level(0);
     let bytes: u64 = level0.iter().map(Run::live_bytes).sum();
@@ -135,10 +141,20 @@ fn level0_down(version: &Version, options: &Options, now_ms: i64) -> Option<Plan
     let others = level0.iter().flat_map(Run::refs).map(|r| r.meta().entries).sum::<u64>() + below - dead;
     let dead_pays = dead > 0
         && (share(dead, others) >= DEAD_SHARE || (level0.len() >= TIER_RUNS && share(dead, below) >= DEAD_SHARE));
-    if level0.is_empty() || (level0.len() < options.level0_runs && bytes < level0_limit(version, options) && !dead_pays)
-    {
+    let deepest = version.levels().len() <= 2;
+    let oldest = level0.iter().flat_map(Run::refs).map(|r| r.meta().sequences.0).min();
+    let wanted = deepest && oldest.is_some_and(|oldest| oldest <= options.down_through);
+    let many = level0.len() >= options.level0_runs || bytes >= level0_limit(version, options);
+    if level0.is_empty() || !(many || dead_pays || wanted) {
         return None;
     }
+    let mut from = if deepest || dead_pays { 0 } else { level0.len() };
+    let mut going = 0;
+    while from > 0 && going < bytes.div_ceil(2) {
+        from -= 1;
+        going += level0.get(from).map_or(0, Run::live_bytes);
+    }
+    let level0 = level0.get(from..).unwrap_or_default();
     let mut inputs: Vec<Vec<Arc<SegmentRef>>> = level0.iter().map(|run| run.refs().to_vec()).collect();
     inputs.push(overlapped(version, 1, inputs.iter().flatten()));
     Some(Plan::new(version, Reason::Level0, Action::Rewrite(Place::Level(1)), inputs))

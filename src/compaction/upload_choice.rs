@@ -9,8 +9,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::base::ids::SegmentId;
-use crate::base::key::KeyRange;
-use crate::version::{SegmentRef, Version, pack};
+use crate::version::{SegmentRef, Version};
 
 /// Where a segment's bytes are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,31 +27,31 @@ pub enum Place {
 pub struct Limits {
     /// Bytes of objects against bytes alive.
     pub space: f64,
-    /// Objects beyond one for every [`Limits::object_bytes`].
+    /// Objects beyond one for every [`Limits::object_bytes`]. Hardly more are the runs that a read after a restore may have
+    /// to look into.
     pub objects: usize,
     /// Bytes alive that allow for a further object.
     pub object_bytes: u64,
-    /// Runs, each of which a read after a restore may have to look into.
-    pub runs: usize,
 }
 
-impl Default for Limits {
-    fn default() -> Self {
-        Self { space: 2.0, objects: 64, object_bytes: 16 << 20, runs: 100 }
+impl Limits {
+    /// For a tree whose segments are about this long.
+    #[must_use]
+    pub fn with_segments_of(bytes: u64) -> Self {
+        Self { space: 2.0, objects: 64, object_bytes: bytes }
     }
 }
 
-/// From this part of the room for dead bytes on, a checkpoint uploads more than it has to.
-const EASE: f64 = 0.85;
-
-/// Most bytes uploaded at once to make space, for each byte that a checkpoint uploads anyway, while there is time.
-const STEP: f64 = 8.0;
-
-/// Part of what is alive up to which a segment is uploaded while there is time.
-const SMALL: f64 = 0.1;
-
 /// Released bytes for each byte of a segment, below which it isn't worth its upload.
 const LEAST_GAIN: f64 = 1.1;
+
+/// Share of the objects from which on a segment goes that takes the place of many at once.
+const HALF_FULL: f64 = 0.5;
+
+/// Objects that such a segment spares at least, and its bytes for each of them, in bytes of the middle one. Merges of level 0
+/// are like that; once they have gone down, what they brought together costs a rewrite of all that lies there.
+const MANY: f64 = 7.0;
+const EACH: f64 = 1.2;
 
 /// A segment of the tree that isn't stored itself.
 struct Unit {
@@ -60,10 +59,6 @@ struct Unit {
     bytes: u64,
     /// Objects that stand in for it.
     needs: Vec<SegmentId>,
-    /// Keys that it is responsible for.
-    range: KeyRange,
-    /// Runs of what stands in for it.
-    depth: usize,
 }
 
 struct Object {
@@ -83,10 +78,20 @@ struct Chooser<'a> {
     alive_bytes: f64,
 }
 
-/// Segments of `version` that go into a manifest themselves, those that are stored included. The others have
-/// stand-ins, all of them stored or here.
+/// What a checkpoint uploads.
+#[derive(Debug, Default)]
+pub struct Choice {
+    /// Segments of the tree that go into the manifest themselves, those that are stored included. The others have
+    /// stand-ins, all of them stored or here.
+    pub segments: HashSet<SegmentId>,
+    /// After as much again there will be too many bytes.
+    pub nearly_full: bool,
+}
+
+/// What to upload of `version`, and what to leave to stand-ins.
 #[must_use]
-pub fn choose(version: &Version, place: &dyn Fn(SegmentId) -> Place, limits: &Limits) -> HashSet<SegmentId> {
+#[expect(clippy::cast_precision_loss, reason = "sizes are compared")]
+pub fn choose(version: &Version, place: &dyn Fn(SegmentId) -> Place, limits: &Limits) -> Choice {
     let mut chooser = Chooser {
         limits,
         units: Vec::new(),
@@ -98,10 +103,11 @@ pub fn choose(version: &Version, place: &dyn Fn(SegmentId) -> Place, limits: &Li
         chooser.add(r, place);
     }
     chooser.take_cheap();
+    let delta: f64 = chooser.used().filter(|object| object.here).map(|object| object.bytes as f64).sum();
     chooser.make_space();
     chooser.make_few();
-    chooser.make_shallow(version, place);
-    chooser.chosen
+    let nearly_full = chooser.used_bytes() + delta > chooser.most_bytes();
+    Choice { segments: chooser.chosen, nearly_full }
 }
 
 /// A guess at the bytes of what is alive in a tree: where keys are written again and again, about the largest run; where
@@ -135,7 +141,7 @@ impl Chooser<'_> {
         if !itself {
             let mut needs: Vec<_> = needs.into_keys().collect();
             needs.sort_unstable();
-            self.units.push(Unit { id, bytes, needs, range: r.range().clone(), depth: pack(refs).len() });
+            self.units.push(Unit { id, bytes, needs });
         }
     }
 
@@ -155,9 +161,16 @@ impl Chooser<'_> {
         self.needed(unit).map(|object| object.bytes as f64 / object.users as f64).sum()
     }
 
-    /// The unit's share of the objects that stand in for it.
-    fn objects_gained(&self, unit: &Unit) -> f64 {
+    /// The unit's share of the objects that stand in for it, but for the one that takes their place.
+    fn objects_spared(&self, unit: &Unit) -> f64 {
         self.needed(unit).map(|object| 1.0 / object.users as f64).sum::<f64>() - 1.0
+    }
+
+    /// Bytes of the middle one of the objects that stand in for it.
+    fn middle_bytes(&self, unit: &Unit) -> f64 {
+        let mut bytes: Vec<_> = self.needed(unit).map(|object| object.bytes).collect();
+        bytes.sort_unstable();
+        bytes.get(bytes.len() / 2).map_or(0.0, |bytes| *bytes as f64)
     }
 
     fn take(&mut self, at: usize) {
@@ -175,6 +188,14 @@ impl Chooser<'_> {
         self.objects.values().filter(|object| object.users > 0)
     }
 
+    fn used_bytes(&self) -> f64 {
+        self.used().map(|object| object.bytes as f64).sum()
+    }
+
+    fn most_bytes(&self) -> f64 {
+        self.limits.space * self.alive_bytes
+    }
+
     /// Index of the unit with the greatest `worth`, if any has one.
     fn best(&self, worth: impl Fn(&Unit) -> Option<f64>) -> Option<usize> {
         let worths = self.units.iter().enumerate().filter_map(|(at, unit)| Some((at, worth(unit)?)));
@@ -188,78 +209,34 @@ impl Chooser<'_> {
         }
     }
 
-    /// Takes what releases most for its bytes: the more, the less room there is for dead bytes.
+    /// Takes what releases most for its bytes while there are too many.
     fn make_space(&mut self) {
-        let delta: f64 = self.used().filter(|object| object.here).map(|object| object.bytes as f64).sum();
-        let room = (self.limits.space - 1.0) * self.alive_bytes;
-        let soft = self.alive_bytes + room * EASE;
-        let mut spent = 0.0;
-        loop {
-            let bytes: f64 = self.used().map(|object| object.bytes as f64).sum();
-            let pressure = (bytes - soft) / (room * (1.0 - EASE)).max(1.0);
-            let at_most = match pressure {
-                over if over <= 0.0 => break,
-                under if under < 1.0 => delta * under * 2.0 / (self.limits.space - 1.0).max(0.1),
-                over if over < 2.0 => delta * STEP,
-                _ => f64::INFINITY,
-            };
-            if spent >= at_most {
-                break;
-            }
+        while self.used_bytes() > self.most_bytes() {
             let worth = |unit: &Unit| {
-                let (gain, cost) = (self.gain(unit), self.cost(unit));
-                // While there is time, only what is small, and releases as much as there is room for dead bytes.
-                let small = cost <= delta * STEP && cost <= self.alive_bytes * SMALL;
-                let least = if pressure < 1.0 { 1.0 + (self.limits.space - 1.0) * EASE } else { LEAST_GAIN };
-                ((pressure >= 1.0 || small) && gain >= unit.bytes as f64 * least).then(|| gain / cost.max(1.0))
+                let (gain, bytes) = (self.gain(unit), unit.bytes as f64);
+                (gain >= bytes * LEAST_GAIN).then(|| (gain - bytes) / self.cost(unit).max(1.0))
             };
             let Some(at) = self.best(worth) else { break };
-            spent += self.units.get(at).map_or(0.0, |unit| self.cost(unit));
             self.take(at);
         }
     }
 
-    /// Takes what releases most objects for its bytes while they are too many.
+    /// Takes what spares most objects for its bytes while they are too many, and what spares many before that.
     fn make_few(&mut self) {
         let further = (self.alive_bytes / self.limits.object_bytes.max(1) as f64) as usize;
-        while self.used().count() > self.limits.objects + further {
-            let worth = |unit: &Unit| {
-                let gained = self.objects_gained(unit);
-                (gained > 0.0).then(|| gained / self.cost(unit).max(1.0))
-            };
-            let Some(at) = self.best(worth) else { break };
-            self.take(at);
-        }
-    }
-
-    /// Takes what lies under the topmost runs while they are too many: there, what saves most runs for its bytes.
-    fn make_shallow(&mut self, version: &Version, place: &dyn Fn(SegmentId) -> Place) {
+        let (most, soft) = (self.limits.objects, (self.limits.objects as f64 * HALF_FULL) as usize);
         loop {
-            let itself = |r: &SegmentRef| place(r.meta().id) == Place::Stored || self.chosen.contains(&r.meta().id);
-            let Ok(view) = version.stored(&itself) else { return };
-            if view.runs().count() <= self.limits.runs {
+            let used = self.used().count().saturating_sub(further);
+            if used <= soft {
                 return;
             }
-            let tops = view.runs().next().map(|(_, run)| run.refs()).unwrap_or_default();
-            let saved = |unit: &Unit| (unit.depth > 1).then(|| (unit.depth - 1) as f64 / self.cost(unit).max(1.0));
-            let under = |top: &KeyRange, unit: &Unit| !unit.range.intersect(top).is_empty();
-            let mut taken: Vec<SegmentId> = Vec::new();
-            for top in tops {
-                let best = self.best(|unit| saved(unit).filter(|_| under(top.range(), unit)));
-                taken.extend(best.and_then(|at| self.units.get(at)).map(|unit| unit.id));
-            }
-            if taken.is_empty() {
-                // Pieces that overlap only their neighbours may be stacked sideways.
-                taken.extend(self.best(saved).and_then(|at| self.units.get(at)).map(|unit| unit.id));
-            }
-            if taken.is_empty() {
-                return;
-            }
-            for id in taken {
-                if let Some(at) = self.units.iter().position(|unit| unit.id == id) {
-                    self.take(at);
-                }
-            }
+            let worth = |unit: &Unit| {
+                let (spared, cost) = (self.objects_spared(unit), self.cost(unit).max(1.0));
+                let many = spared >= MANY && cost <= spared * self.middle_bytes(unit) * EACH;
+                (many || (used > most && spared > 0.0)).then(|| spared / cost)
+            };
+            let Some(at) = self.best(worth) else { return };
+            self.take(at);
         }
     }
 }

@@ -300,9 +300,9 @@ impl World {
                 Place::Here
             }
         };
-        let tight = Limits { space: 1.1, objects: 4, object_bytes: 1 << 20, runs: 3 };
-        let limits = if turn.is_multiple_of(5) { tight } else { Limits::default() };
-        let chosen = choose(self.version(), &place, &limits);
+        let tight = Limits { space: 1.1, objects: 4, object_bytes: 1 << 20 };
+        let limits = if turn.is_multiple_of(5) { tight } else { Limits::with_segments_of(1 << 20) };
+        let chosen = choose(self.version(), &place, &limits).segments;
         let itself = |r: &SegmentRef| place(r.meta().id) == Place::Stored || chosen.contains(&r.meta().id);
         let view = self.version().stored(&itself).unwrap();
         assert!(view.refs().all(|(_, _, r)| place(r.meta().id) != Place::Gone && r.stand_ins().is_none()));

@@ -95,6 +95,8 @@ pub(super) struct Shared {
     pub closed: AtomicBool,
     /// Cancelled when the backend is closed.
     pub closing: Cancel,
+    /// The greatest sequence of the tree that the newest checkpoint found the store nearly full of, 0 when it isn't.
+    pub nearly_full_of: AtomicU64,
     /// Fetching restored segments stopped at an error, to be gone on with.
     pub hydration_due: AtomicBool,
     /// Segments get ids from it. Random, and of this writer alone: ids are unique over a lineage.
@@ -133,6 +135,7 @@ impl Shared {
             poison: OnceLock::new(),
             closed: AtomicBool::new(false),
             closing: Cancel::new(),
+            nearly_full_of: AtomicU64::new(0),
             hydration_due: AtomicBool::new(false),
             attempt,
             segments_made: AtomicU64::new(0),
@@ -291,6 +294,7 @@ impl Shared {
         picker::Options {
             base_bytes: tuning.level_base_bytes,
             level0_runs: tuning.level_zero_runs,
+            down_through: self.nearly_full_of.load(Ordering::Relaxed),
             ..picker::Options::default()
         }
     }

@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 
 use super::background::Shared;
+use super::jobs;
 use super::prefetch::Prefetched;
 use super::room;
 use super::states::StateTable;
@@ -43,7 +44,7 @@ impl PendingCheckpoint {
 }
 
 /// Uploads what `tree` has that the store doesn't, then the manifest, and completes the ticket.
-pub(super) fn run(shared: &Shared, checkpoint: &PendingCheckpoint, tree: &Tree) {
+pub(super) fn run(shared: &Arc<Shared>, checkpoint: &PendingCheckpoint, tree: &Tree) {
     let outcome = make_part(shared, checkpoint, tree);
     if let Err(error) = &outcome {
         match error.kind() {
@@ -56,7 +57,7 @@ pub(super) fn run(shared: &Shared, checkpoint: &PendingCheckpoint, tree: &Tree) 
     shared.progress.notify_all();
 }
 
-fn make_part(shared: &Shared, checkpoint: &PendingCheckpoint, tree: &Tree) -> Result<CheckpointPart> {
+fn make_part(shared: &Arc<Shared>, checkpoint: &PendingCheckpoint, tree: &Tree) -> Result<CheckpointPart> {
     if checkpoint.cancel.is_cancelled() {
         return Err(Error::new(ErrorKind::Aborted, format!("checkpoint {} was aborted", checkpoint.id)));
     }
@@ -66,6 +67,11 @@ fn make_part(shared: &Shared, checkpoint: &PendingCheckpoint, tree: &Tree) -> Re
     let (version, sent_bytes, settled) = match checkpoint.kind {
         CheckpointKind::Incremental => {
             let stored = stored::store(shared, checkpoint.id.id, tree, &checkpoint.cancel)?;
+            let full_of = if stored.nearly_full { tree.version().max_sequence() } else { 0 };
+            shared.nearly_full_of.store(full_of, Ordering::Relaxed);
+            if stored.nearly_full {
+                jobs::start_compaction(shared);
+            }
             let settled = settle(shared, checkpoint.id.id, &stored.segments);
             (stored.version, stored.sent_bytes, settled)
         }

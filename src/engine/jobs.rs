@@ -12,7 +12,7 @@ use super::disk::Purpose;
 use super::room;
 use super::segment_files::SegmentSource;
 use super::stored;
-use crate::base::ids::SegmentId;
+use crate::base::ids::{SegmentId, Sequence};
 use crate::compaction::executor;
 use crate::compaction::picker;
 use crate::compaction::plan::{Action, Plan};
@@ -118,8 +118,13 @@ fn merge_ahead(shared: &Arc<Shared>, mut tree: Arc<Tree>, flushed_bytes: u64) ->
     }
     let _running = Running::new(shared, |current| current.compacting = false);
     let most_bytes = flushed_bytes.saturating_mul(MERGED_AHEAD).min(MERGED_AHEAD_BYTES);
+    let mut options = shared.picker_options();
+    if options.down_through > 0 {
+        // With what is new: this checkpoint is likely to upload the result.
+        options.down_through = Sequence::MAX;
+    }
     while !shared.is_closed()
-        && let Some(plan) = picker::pick(tree.version(), &shared.picker_options(), shared.now_ms())
+        && let Some(plan) = picker::pick(tree.version(), &options, shared.now_ms())
         && plan.input_bytes() <= most_bytes
     {
         match compact_one(shared, &tree, &plan) {

@@ -8,7 +8,7 @@ use super::checkpoints;
 use super::segment_files::SegmentSource;
 use crate::base::ids::SegmentId;
 use crate::checkpoint::upload::SegmentUpload;
-use crate::compaction::upload_choice::{Limits, Place, choose};
+use crate::compaction::upload_choice::{Choice, Limits, Place, choose};
 use crate::io::retry::Cancel;
 use crate::read::Tree;
 use crate::version::{SegmentRef, Version};
@@ -57,6 +57,8 @@ pub(super) struct Stored {
     pub version: Version,
     pub sent_bytes: u64,
     pub segments: HashSet<SegmentId>,
+    /// After as much again, what the store keeps for it will be too much.
+    pub nearly_full: bool,
 }
 
 /// Makes all durable that checkpoint `id` of `tree` needs.
@@ -85,7 +87,7 @@ pub(super) fn store(shared: &Shared, id: u64, tree: &Tree, cancel: &Cancel) -> R
         if !lost {
             let version = view.version.with_names(&names)?;
             let segments = version.refs().map(|(_, _, r)| r.meta().id).collect();
-            return Ok(Stored { version, sent_bytes, segments });
+            return Ok(Stored { version, sent_bytes, segments, nearly_full: view.nearly_full });
         }
     }
 }
@@ -98,6 +100,7 @@ fn is_lost(error: &Error) -> bool {
 struct View {
     version: Version,
     uploads: Vec<SegmentUpload>,
+    nearly_full: bool,
 }
 
 type Names = HashMap<SegmentId, (u16, Arc<str>)>;
@@ -124,8 +127,8 @@ fn view(shared: &Shared, id: u64, tree: &Tree) -> Result<(View, Names)> {
         Some(None) => Place::Stored,
         None => Place::Here,
     };
-    let limits = Limits { object_bytes: shared.env.tuning.segment_bytes / 2, ..Limits::default() };
-    let chosen = choose(version, &place, &limits);
+    let limits = Limits::with_segments_of(shared.env.tuning.segment_bytes);
+    let Choice { segments: chosen, nearly_full } = choose(version, &place, &limits);
     let itself = |r: &SegmentRef| place(r.meta().id) == Place::Stored || chosen.contains(&r.meta().id);
     let version = version.stored(&itself)?;
     let (mut names, mut uploads) = (Names::new(), HashMap::new());
@@ -143,5 +146,5 @@ fn view(shared: &Shared, id: u64, tree: &Tree) -> Result<(View, Names)> {
         };
         uploads.entry(meta.id).or_insert_with(|| SegmentUpload { meta: meta.clone(), source });
     }
-    Ok((View { version, uploads: uploads.into_values().collect() }, names))
+    Ok((View { version, uploads: uploads.into_values().collect(), nearly_full }, names))
 }
