@@ -4,6 +4,7 @@
 
 mod common;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use common::rig::{Rig, mix};
@@ -158,7 +159,11 @@ fn no_history_of_collected_aborted_and_late_checkpoints_loses_a_stand_in() {
                     remote.step(at);
                 }
                 10 => step_with_fault(&mut rig, &remote, r >> 16),
-                11 | 12 if begun.len() < 3 => begun.push(rig.begin(CheckpointKind::Incremental).unwrap()),
+                11 | 12 if begun.len() < 3 => {
+                    let full = r >> 60 == 0;
+                    let kind = if full { CheckpointKind::Full } else { CheckpointKind::Incremental };
+                    begun.push(rig.begin(kind).unwrap());
+                }
                 13 if !begun.is_empty() => {
                     let one = begun.remove(at % begun.len());
                     // Of the newest: others differ from the trees that are here anyway.
@@ -194,4 +199,175 @@ fn no_history_of_collected_aborted_and_late_checkpoints_loses_a_stand_in() {
         rig.check().unwrap();
     }
     assert!(used * 4 > completed_ones, "stand-ins in {used} of {completed_ones} checkpoints");
+}
+
+fn segment_files(rig: &Rig) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(rig.directory.path().join("job-0")).unwrap();
+    let mut files: Vec<_> = entries.map(|entry| entry.unwrap().path()).collect();
+    files.retain(|path| path.extension().is_some_and(|extension| extension == "seg"));
+    files.sort();
+    files
+}
+
+/// A first checkpoint, and two more begun of which nothing is uploaded yet, though all is merged here.
+fn two_begun(share: u64) -> (Rig, Arc<StepExecutor>, [(u64, Vec<Ticket>); 2]) {
+    let (mut rig, remote) = rig();
+    rig.start(1).unwrap();
+    put(&mut rig, 0..400, 100, 1);
+    complete_one(&mut rig, &remote);
+    let begun = [2, 3].map(|salt| {
+        put(&mut rig, 0..400, share, salt);
+        let begun = rig.begin(CheckpointKind::Incremental).unwrap();
+        work_here(&mut rig);
+        begun
+    });
+    (rig, remote, begun)
+}
+
+/// A first checkpoint, and another one begun. What was flushed in between was merged, and is kept to stand in for that: no
+/// checkpoint has uploaded any of it.
+fn begun_over_a_merge() -> (Rig, Arc<StepExecutor>, (u64, Vec<Ticket>)) {
+    let (mut rig, remote) = rig();
+    rig.start(1).unwrap();
+    put(&mut rig, 0..400, 100, 1);
+    complete_one(&mut rig, &remote);
+    for salt in 2..6 {
+        put(&mut rig, 0..400, 10, salt);
+        let (id, _) = rig.begin(CheckpointKind::Incremental).unwrap();
+        work_here(&mut rig);
+        rig.abort(id).unwrap();
+    }
+    remote.run_until_idle();
+    put(&mut rig, 0..400, 1, 6);
+    let begun = rig.begin(CheckpointKind::Incremental).unwrap();
+    work_here(&mut rig);
+    (rig, remote, begun)
+}
+
+/// Bytes that its second checkpoint uploads when nothing goes wrong.
+fn sent_over_a_merge() -> u64 {
+    let (mut rig, remote, begun) = begun_over_a_merge();
+    let completed = finish(&mut rig, &remote, begun).unwrap();
+    assert!(stand_ins_are_used(&rig, &completed));
+    completed.parts()[0].delta_bytes
+}
+
+fn comes_back(mut rig: Rig) {
+    assert_whole(&rig);
+    rig.kill_and_lose_directory();
+    rig.start(2).unwrap();
+    rig.check().unwrap();
+}
+
+/// All files in turn: those of stand-ins, and those of the state itself.
+#[test]
+fn a_stand_in_whose_file_went_bad_costs_the_upload_of_what_it_stood_in_for() {
+    let (mut replaced, mut stopped, whole) = (0, 0, sent_over_a_merge());
+    for at in 0.. {
+        let (mut rig, remote, (id, tickets)) = begun_over_a_merge();
+        let files = segment_files(&rig);
+        let Some(path) = files.get(at) else { break };
+        // Through the inode that readers have open.
+        let mut bytes = std::fs::read(path).unwrap();
+        bytes.iter_mut().step_by(40).for_each(|byte| *byte ^= 1);
+        std::fs::write(path, bytes).unwrap();
+        remote.run_until_idle();
+        match rig.finish(id, &tickets) {
+            Ok(completed) => {
+                replaced += usize::from(completed.parts()[0].delta_bytes > whole);
+                comes_back(rig);
+            }
+            Err(error) => {
+                let why = rig.tasks[0].backend.poll().unwrap_err();
+                assert!(why.kind() == ErrorKind::Poisoned && why.to_string().contains("expected"), "{why}, {error}");
+                stopped += 1;
+            }
+        }
+    }
+    assert!(replaced > 0 && stopped > 0, "{replaced} were replaced, {stopped} were the state itself");
+}
+
+/// Files of stand-ins that the store doesn't have go when the disk is full, and a checkpoint that is already begun does
+/// without.
+#[test]
+fn a_full_disk_gives_up_stand_ins_and_the_checkpoint_that_counted_on_them_completes() {
+    let whole = sent_over_a_merge();
+    let (mut rig, remote, begun) = begun_over_a_merge();
+    let before = segment_files(&rig).len();
+    put(&mut rig, 0..400, 1, 7);
+    let mut full = true;
+    rig.file_faults.set(move |call| {
+        let hit = call.operation == "append" && std::mem::take(&mut full);
+        hit.then_some(Fault::ErrorBefore(ErrorKind::ResourceExhausted))
+    });
+    let next = rig.begin(CheckpointKind::Incremental).unwrap();
+    rig.executor.run_until_idle();
+    assert_eq!(remote.waiting(), 2, "an upload, and making room");
+    remote.step(1);
+    rig.file_faults.set(|_| None);
+    let after = segment_files(&rig).len();
+    assert!(after < before, "{before} files, then {after}");
+    let sent = finish(&mut rig, &remote, begun).unwrap().parts()[0].delta_bytes;
+    assert!(sent != whole, "{sent} bytes: what was given up was uploaded all the same");
+    finish(&mut rig, &remote, next).unwrap();
+    comes_back(rig);
+}
+
+/// What two checkpoints want is uploaded by one of them; when that fails, the other one does it.
+#[test]
+fn an_output_whose_upload_failed_is_uploaded_by_the_checkpoint_that_counted_on_it() {
+    let mut failed = 0;
+    for fault in 0..64 {
+        // All keys change: the outputs of the merge go themselves.
+        let (mut rig, remote, [first, second]) = two_begun(100);
+        let mut left = fault;
+        let mut hit = move || {
+            left -= 1;
+            left == -1
+        };
+        rig.store_faults.set(move |call| {
+            let upload = call.operation.starts_with("put") && call.name.ends_with(".seg");
+            (upload && hit()).then_some(Fault::ErrorBefore(ErrorKind::Io))
+        });
+        remote.step(fault as usize);
+        remote.step(0);
+        rig.store_faults.set(|_| None);
+        let finished = [finish(&mut rig, &remote, first), finish(&mut rig, &remote, second)];
+        let completed = finished.iter().flatten().count();
+        assert!(completed > 0, "both failed with one fault");
+        failed += usize::from(completed == 1);
+        comes_back(rig);
+    }
+    assert!(failed > 1, "{failed} failed");
+}
+
+/// A restored tree has as many runs as there were stand-ins, and merging them is due at once.
+#[test]
+fn the_first_checkpoint_after_a_rescale_uploads_only_what_changed() {
+    let (mut rig, remote) = rig();
+    rig.start(1).unwrap();
+    put(&mut rig, 0..400, 100, 1);
+    complete_one(&mut rig, &remote);
+    let runs = |rig: &Rig, part: &CheckpointPart| {
+        let manifest = highwater::checkpoint::manifests::read(&*rig.objects, &part.manifest).unwrap();
+        manifest.version.runs().count()
+    };
+    let mut deepest = 0;
+    for salt in 2..40 {
+        put(&mut rig, 0..400, 3, salt);
+        let completed = complete_one(&mut rig, &remote);
+        deepest = runs(&rig, &completed.parts()[0]);
+        if deepest > 16 {
+            break;
+        }
+    }
+    assert!(deepest > 16, "{deepest} runs");
+    rig.kill_and_lose_directory();
+    rig.start(2).unwrap();
+    rig.write_all(0..40).unwrap();
+    let completed = complete_one(&mut rig, &remote);
+    for part in completed.parts() {
+        assert!(part.delta_bytes < 4000, "{} bytes", part.delta_bytes);
+    }
+    comes_back(rig);
 }

@@ -1,7 +1,7 @@
 //! Which compaction to make next: a function of plain data.
 //!
 //! Level 0 is tiered: adjacent runs of similar size merge within it, so a record is rewritten once for each
-//! fourfold growth, and the older half of level 0 goes down when it has grown against level 1; all of it where level 1 is
+//! fourfold growth, and most of level 0 goes down when it has grown against level 1; all of it where level 1 is
 //! the deepest, since what is merged into there is nearly all state. Further levels are leveled, each `ratio` times the one
 //! above. Only adjacent runs ever merge, and what goes down is the oldest of its level wherever it overlaps others,
 //! so no run is moved behind an older one that it overlaps (replay 1).
@@ -130,8 +130,9 @@ fn expired(version: &Version, now_ms: i64) -> Option<Plan> {
     (!going.is_empty()).then(|| Plan::new(version, Reason::Expired, Action::Drop, inputs))
 }
 
-/// The oldest runs of level 0, into level 1. The newer half stays while there are deeper levels: once it has been merged
-/// among itself, it has a chance to be uploaded in place of what it was merged from.
+/// The oldest runs of level 0, into level 1. Three tenths of it stay while there are deeper levels, and it may be longer by
+/// so much: once they have been merged among themselves, they have a chance to be uploaded in place of what they were merged
+/// from.
 fn level0_down(version: &Version, options: &Options, now_ms: i64) -> Option<Plan> {
     let level0 = version.level(0);
     let bytes: u64 = level0.iter().map(Run::live_bytes).sum();
@@ -144,13 +145,15 @@ fn level0_down(version: &Version, options: &Options, now_ms: i64) -> Option<Plan
     let deepest = version.levels().len() <= 2;
     let oldest = level0.iter().flat_map(Run::refs).map(|r| r.meta().sequences.0).min();
     let wanted = deepest && oldest.is_some_and(|oldest| oldest <= options.down_through);
-    let many = level0.len() >= options.level0_runs || bytes >= level0_limit(version, options);
+    let limit = level0_limit(version, options);
+    let limit = if deepest { limit } else { limit + limit * 3 / 10 };
+    let many = level0.len() >= options.level0_runs || bytes >= limit;
     if level0.is_empty() || !(many || dead_pays || wanted) {
         return None;
     }
     let mut from = if deepest || dead_pays { 0 } else { level0.len() };
     let mut going = 0;
-    while from > 0 && going < bytes.div_ceil(2) {
+    while from > 0 && going < bytes - bytes * 3 / 10 {
         from -= 1;
         going += level0.get(from).map_or(0, Run::live_bytes);
     }

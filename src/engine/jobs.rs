@@ -107,7 +107,8 @@ const MERGED_AHEAD: u64 = 8;
 const MERGED_AHEAD_BYTES: u64 = 64 << 20;
 
 /// Makes merges that are due and small before a checkpoint is uploaded: what they drop is never uploaded then. `tree` is
-/// the newest, and what comes back holds the same.
+/// the newest, and what comes back holds the same. Segments that were restored are in the store already and can't stand in
+/// for what they are merged into, so merging them would cost this checkpoint an upload.
 fn merge_ahead(shared: &Arc<Shared>, mut tree: Arc<Tree>, flushed_bytes: u64) -> Arc<Tree> {
     {
         let mut current = shared.current.lock();
@@ -126,6 +127,7 @@ fn merge_ahead(shared: &Arc<Shared>, mut tree: Arc<Tree>, flushed_bytes: u64) ->
     while !shared.is_closed()
         && let Some(plan) = picker::pick(tree.version(), &options, shared.now_ms())
         && plan.input_bytes() <= most_bytes
+        && !plan.refs().any(|r| r.name().is_some())
     {
         match compact_one(shared, &tree, &plan) {
             Ok(merged) => tree = merged,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::background::Shared;
 use super::checkpoints;
-use super::segment_files::SegmentSource;
+use super::segment_files::{SegmentSource, verify};
 use crate::base::ids::SegmentId;
 use crate::checkpoint::upload::SegmentUpload;
 use crate::compaction::upload_choice::{Choice, Limits, Place, choose};
@@ -74,7 +74,7 @@ pub(super) fn store(shared: &Shared, id: u64, tree: &Tree, cancel: &Cancel) -> R
                     sent_bytes += bytes;
                     names.insert(segment.meta.id, (0, name));
                 }
-                Err(error) if stands_in && is_lost(&error) => {
+                Err(error) if stands_in && is_lost(&segment, &error) => {
                     tracing::warn!(%error, segment = %segment.meta.id, "a stand-in is lost, what it stood in for is uploaded");
                     let source = shared.current.lock().sources.remove(&segment.meta.id);
                     source.into_iter().for_each(|source| source.mark_obsolete());
@@ -92,8 +92,10 @@ pub(super) fn store(shared: &Shared, id: u64, tree: &Tree, cancel: &Cancel) -> R
     }
 }
 
-fn is_lost(error: &Error) -> bool {
+/// True when a stand-in's file is at fault for `error`, not the store.
+fn is_lost(segment: &SegmentUpload, error: &Error) -> bool {
     matches!(error.kind(), ErrorKind::Corruption | ErrorKind::Io | ErrorKind::NotFound)
+        && verify(&*segment.source, &segment.meta).is_err()
 }
 
 /// A tree as it will be in the store, and what has to be uploaded for that.
