@@ -1,5 +1,6 @@
 //! The command line: what can be typed, its defaults, and what is refused before anything is opened.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -48,6 +49,9 @@ pub struct DemoArgs {
     /// Where checkpoints go [default: a temporary directory].
     #[arg(long, value_name = "URL")]
     pub store: Option<String>,
+    /// Serve metrics as Prometheus text over HTTP at this address, such as 127.0.0.1:9464.
+    #[arg(long, value_name = "ADDRESS")]
+    pub metrics: Option<SocketAddr>,
     /// Print one line of JSON on stdout.
     #[arg(long)]
     pub json: bool,
@@ -119,6 +123,9 @@ pub struct RunArgs {
     #[arg(long, default_value = "1h", value_name = "D", value_parser = parse_duration)]
     pub grace: Duration,
 
+    /// Serve metrics as Prometheus text over HTTP at this address, such as 127.0.0.1:9464.
+    #[arg(long, value_name = "ADDRESS")]
+    pub metrics: Option<SocketAddr>,
     /// The most records to read in a second.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub rate: Option<u64>,

@@ -17,6 +17,7 @@ pub mod exit;
 pub mod input;
 pub mod job;
 pub mod kill;
+pub mod metrics;
 pub mod output;
 pub mod position;
 pub mod report;
@@ -72,6 +73,7 @@ fn dispatch(command: &Command) -> Outcome<()> {
 
 fn run(args: &RunArgs) -> Outcome<()> {
     args.validate()?;
+    metrics::serve(args.metrics)?;
     let (stop, account) = (Stop::on_signals()?, Account::open());
     let work = {
         let (args, stop, account) = (args.clone(), stop.clone(), account.clone());

@@ -17,6 +17,7 @@ pub mod key;
 pub mod key_group;
 pub mod limits;
 pub mod merge_operator;
+pub mod meters;
 pub mod operands;
 pub mod random;
 pub mod record;

@@ -22,6 +22,8 @@ use super::completed::CompletedCheckpoint;
 use super::log::{Change, MAX_JOB_METADATA_BYTES, Retention, RootLog};
 use super::part::CheckpointPart;
 use crate::base::ids::CheckpointId;
+use crate::base::meters;
+use crate::io::metered::{MeteredStore, StoreRequests};
 use crate::{Error, ErrorKind, Result};
 
 /// How a coordinator goes about it.
@@ -95,6 +97,8 @@ pub struct Coordinator {
     greatest_begun: Option<u64>,
     stats: CoordinatorStats,
     fenced: Option<Error>,
+    /// The store whose requests are counted, and what had been asked of it when a checkpoint completed last.
+    requests: Option<(Arc<MeteredStore>, StoreRequests)>,
 }
 
 impl Coordinator {
@@ -134,7 +138,14 @@ impl Coordinator {
             greatest_begun: ours.map(|id| id.id),
             stats: CoordinatorStats::default(),
             fenced: None,
+            requests: None,
         })
+    }
+
+    /// Counts what is asked of `store` from one completed checkpoint to the next, for metrics.
+    pub fn count_requests_of(&mut self, store: Arc<MeteredStore>) {
+        let so_far = store.requests();
+        self.requests = Some((store, so_far));
     }
 
     /// Begins checkpoint `id`, unless too many are in flight.
@@ -152,6 +163,7 @@ impl Coordinator {
         }
         if self.pending.len() >= self.settings.max_in_flight {
             self.stats.skipped += 1;
+            meters::CHECKPOINTS_SKIPPED.counter(&[]).increment(1);
             return Ok(Begin::Skipped);
         }
         self.insert(id);
@@ -243,6 +255,7 @@ impl Coordinator {
             self.pending_ids.lock().remove(&id);
         }
         self.stats.aborted += 1;
+        meters::CHECKPOINTS_ABORTED.counter(&[]).increment(1);
         self.stats.consecutive_failures += 1;
         self.check_failures()?;
         Ok(true)
@@ -351,12 +364,32 @@ impl Coordinator {
         })?;
         // As the log has it: an earlier try may have written it down.
         let checkpoint = entry.state.checkpoint(checkpoint.id).cloned().unwrap_or(checkpoint);
-        self.pending.remove(&id);
+        let begun_ns = self.pending.remove(&id).map(|pending| pending.begun_ns);
         // The entry stands, so whatever was sent before it and never answered has come too late.
         let settled = std::mem::take(&mut self.in_doubt);
         self.pending_ids.lock().retain(|id| self.pending.contains_key(id) || !settled.contains(id));
         self.stats.completed += 1;
         self.stats.consecutive_failures = 0;
+        self.show(&checkpoint, begun_ns);
         Ok(Some(checkpoint))
+    }
+
+    /// Shows a complete checkpoint to whoever watches.
+    fn show(&mut self, checkpoint: &CompletedCheckpoint, begun_ns: Option<u64>) {
+        let now_ns = self.log.clock().monotonic_ns();
+        if let Some(begun_ns) = begun_ns {
+            let took = Duration::from_nanos(now_ns.saturating_sub(begun_ns));
+            meters::CHECKPOINT_DURATION.histogram(&[]).record(took);
+            tracing::debug!(id = %checkpoint.id, ?took, "checkpoint completed");
+        }
+        meters::CHECKPOINTS_COMPLETED.counter(&[]).increment(1);
+        meters::CHECKPOINT_LAST_COMPLETED.gauge(&[]).set(checkpoint.completed_ms as f64 / 1e3);
+        if let Some((store, before)) = &mut self.requests {
+            let so_far = store.requests();
+            let asked = so_far.since(before);
+            *before = so_far;
+            meters::CHECKPOINT_REQUESTS.histogram(&[]).record(asked.total() as f64);
+            meters::CHECKPOINT_COST.histogram(&[]).record(asked.cost_usd());
+        }
     }
 }

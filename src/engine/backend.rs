@@ -224,6 +224,7 @@ impl Backend {
     /// metadata over the limit; `Unsupported` for savepoints.
     pub fn checkpoint(&mut self, id: u64, kind: CheckpointKind, metadata: impl AsRef<[u8]>) -> Result<Ticket> {
         self.shared.check()?;
+        let began_ns = self.env().clock.monotonic_ns();
         let metadata = metadata.as_ref();
         if kind == CheckpointKind::Savepoint {
             return Err(Error::new(ErrorKind::Unsupported, "savepoints are not built yet"));
@@ -257,7 +258,13 @@ impl Backend {
         if self.shared.hydration_due.swap(false, Ordering::Relaxed) {
             hydration::start(&self.shared);
         }
+        self.shared.meters.sync.record(self.shared.since(began_ns));
         Ok(ticket)
+    }
+
+    /// Takes down how long the host waited for a barrier on all inputs of this subtask, for metrics: only the host knows.
+    pub fn report_alignment(&self, waited: Duration) {
+        self.shared.meters.alignment.record(waited);
     }
 
     /// Takes note that checkpoint `id` is complete. Late, repeated or unknown ones are no error, and one that never
@@ -301,7 +308,8 @@ impl Backend {
     /// Seals the memtable and queues it for flushing.
     pub(super) fn freeze(&mut self, checkpoint: Option<Arc<PendingCheckpoint>>) {
         let begun = checkpoint.clone().map(|checkpoint| (checkpoint.id.id, checkpoint));
-        let request = Arc::new(FlushRequest { epoch: self.memtable.freeze(), checkpoint });
+        let frozen_ns = self.env().clock.monotonic_ns();
+        let request = Arc::new(FlushRequest { epoch: self.memtable.freeze(), frozen_ns, checkpoint });
         let must_start = {
             let mut current = self.shared.current.lock();
             current.checkpoints.extend(begun);
@@ -401,6 +409,7 @@ impl Backend {
             Pressure::None => Ok(()),
             Pressure::Delay(delay) => {
                 self.env().clock.sleep(delay);
+                self.shared.meters.delay.record(delay);
                 Ok(())
             }
             Pressure::Full => Err(self.refusal()),
@@ -410,6 +419,7 @@ impl Backend {
     /// Why memory, being full, can't take a write: backpressure, or what has kept it from being flushed for too long.
     #[cold]
     pub(super) fn refusal(&self) -> Error {
+        self.shared.meters.refusals.increment(1);
         let current = self.shared.current.lock();
         if let Some(error) = room::hopeless(&self.shared, &current) {
             return error;

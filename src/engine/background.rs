@@ -13,6 +13,7 @@ use parking_lot::{Condvar, Mutex};
 
 use super::checkpoints::PendingCheckpoint;
 use super::environment::Inner;
+use super::meters::BackendMeters;
 use super::segment_files::{SegmentFiles, SegmentSource};
 use super::states::StateTable;
 use crate::base::checksum;
@@ -45,6 +46,8 @@ pub(super) struct Identity {
 /// A frozen epoch on its way into the tree, and the checkpoint that was made by freezing it.
 pub(super) struct FlushRequest {
     pub epoch: Arc<SealedEpoch>,
+    /// When it was frozen, on the clock's monotonic time.
+    pub frozen_ns: u64,
     /// Behind its own `Arc`, so that an upload that hangs doesn't hold the epoch in memory.
     pub checkpoint: Option<Arc<PendingCheckpoint>>,
 }
@@ -75,10 +78,37 @@ pub(super) struct Current {
     pub checkpoints: BTreeMap<u64, Arc<PendingCheckpoint>>,
 }
 
+impl Current {
+    /// Before a tree is attached: nothing is on its way, and records from `next_sequence` on are to come.
+    pub fn before(
+        next_sequence: Sequence,
+        states: Arc<StateTable>,
+        sources: HashMap<SegmentId, Arc<SegmentSource>>,
+    ) -> Self {
+        Self {
+            tree: Arc::new(Tree::default()),
+            flushed_through: next_sequence - 1,
+            queue: VecDeque::new(),
+            flushing: false,
+            compacting: false,
+            hydrating: false,
+            states,
+            sources,
+            flush_error: None,
+            failing_since_ns: None,
+            making_room: false,
+            room_error: None,
+            compaction_error: None,
+            checkpoints: BTreeMap::new(),
+        }
+    }
+}
+
 /// What a backend and its workers share.
 pub(super) struct Shared {
     pub env: Arc<Inner>,
     pub identity: Identity,
+    pub meters: BackendMeters,
     pub files: SegmentFiles,
     pub uploads: Uploads,
     pub uploader: Arc<dyn Uploader>,
@@ -123,6 +153,7 @@ impl Shared {
         let attempt = checksum::hash64_seeded(writer.as_bytes(), env.random.next_u64());
         Self {
             env,
+            meters: BackendMeters::new(&identity),
             identity,
             files,
             uploads: Uploads::default(),

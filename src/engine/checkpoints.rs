@@ -14,6 +14,7 @@ use super::room;
 use super::states::StateTable;
 use super::stored;
 use crate::base::ids::{CheckpointId, SegmentId, Sequence};
+use crate::base::meters;
 use crate::checkpoint::part::CheckpointPart;
 use crate::checkpoint::ticket::TicketSender;
 use crate::checkpoint::upload::SegmentUpload;
@@ -45,7 +46,20 @@ impl PendingCheckpoint {
 
 /// Uploads what `tree` has that the store doesn't, then the manifest, and completes the ticket.
 pub(super) fn run(shared: &Arc<Shared>, checkpoint: &PendingCheckpoint, tree: &Tree) {
+    let identity = &shared.identity;
+    let span =
+        tracing::debug_span!("upload", id = %checkpoint.id, operator = identity.operator, subtask = identity.subtask);
+    let _span = span.entered();
+    let began_ns = shared.env.clock.monotonic_ns();
     let outcome = make_part(shared, checkpoint, tree);
+    match &outcome {
+        Ok(part) => {
+            shared.meters.upload.record(shared.since(began_ns));
+            shared.meters.part(part);
+        }
+        Err(error) => shared.meters.failed(&meters::CHECKPOINT_FAILURES, error.kind()),
+    }
+    shared.show();
     if let Err(error) = &outcome {
         match error.kind() {
             ErrorKind::Aborted => tracing::debug!(id = %checkpoint.id, "checkpoint aborted"),

@@ -11,6 +11,7 @@ use super::backend::Backend;
 use super::batched::Readers;
 use super::disk::DiskBudget;
 use super::folders::{self, Folders};
+use super::meters::EnvironmentMeters;
 use super::prefetch::{Prefetch, Prefetched};
 use super::restore;
 use super::tuning::Tuning;
@@ -30,6 +31,7 @@ use crate::checkpoint::manifests::segment_names;
 use crate::io::files::{DirectoryLock, Files};
 use crate::io::local_files::LocalFiles;
 use crate::io::memory::Slabs;
+use crate::io::metered::MeteredStore;
 use crate::io::open_store::open_store;
 use crate::io::store::Store;
 use crate::{Error, Result};
@@ -187,12 +189,11 @@ impl EnvironmentBuilder {
                 open_store(&path.to_string_lossy(), true, self.clock.clone())?
             }
         };
+        let metered = Arc::new(MeteredStore::new(store, self.clock.clone()));
+        let store: Arc<dyn Store> = metered.clone();
         let disk_bytes = match self.disk_bytes {
             Some(bytes) => bytes,
-            None => {
-                let left = folders::bytes_left(&self.directory, &*self.files)?;
-                self.files.free_bytes(&self.directory)?.saturating_add(left) / 10 * 9
-            }
+            None => default_disk_bytes(&self.directory, &*self.files)?,
         };
         let (local, remote, readers) = match self.executors {
             Some((local, remote)) => (local.clone(), remote, Readers::on(local)),
@@ -214,7 +215,10 @@ impl EnvironmentBuilder {
                 slabs: Slabs::default(),
                 cache: Arc::new(BlockCache::new(memory.cache_bytes)?),
                 disk,
+                meters: EnvironmentMeters::new(self.memory_bytes, disk_bytes),
+                opened_ns: self.clock.monotonic_ns(),
                 store,
+                metered,
                 files: self.files,
                 clock: self.clock,
                 random: self.random,
@@ -233,6 +237,12 @@ impl EnvironmentBuilder {
             }),
         })
     }
+}
+
+/// Nine tenths of what is free or ours already.
+fn default_disk_bytes(directory: &Path, files: &dyn Files) -> Result<u64> {
+    let left = folders::bytes_left(directory, files)?;
+    Ok(files.free_bytes(directory)?.saturating_add(left) / 10 * 9)
 }
 
 fn default_executors() -> Result<(Arc<dyn Executor>, Arc<dyn Executor>)> {
@@ -275,7 +285,12 @@ pub(super) struct Inner {
     _reserved: [Reservation; 2],
     pub cache: Arc<BlockCache>,
     pub disk: Arc<DiskBudget>,
+    pub meters: EnvironmentMeters,
+    /// When it was opened, on the clock's monotonic time.
+    opened_ns: u64,
     pub store: Arc<dyn Store>,
+    /// The same, to ask what was asked of it.
+    pub metered: Arc<MeteredStore>,
     pub files: Arc<dyn Files>,
     pub clock: Arc<dyn Clock>,
     pub random: Arc<dyn Random>,
@@ -378,6 +393,12 @@ impl Environment {
         &self.inner.store
     }
 
+    /// The same store, to ask what was asked of it.
+    #[must_use]
+    pub fn metered_store(&self) -> &Arc<MeteredStore> {
+        &self.inner.metered
+    }
+
     /// The newest completed checkpoint of the root, if there is one: what this job goes on from. Claims the root
     /// first, so that no predecessor completes another one behind our back, and pins the checkpoint in the same entry.
     /// While that goes on, what backends will need first of the checkpoint is fetched.
@@ -448,7 +469,9 @@ impl Environment {
             check_parallelism(*parallelism, operator.max_parallelism)?;
         }
         let expected: Vec<_> = operators.iter().map(|(o, parallelism)| (o.name.clone(), *parallelism)).collect();
-        Coordinator::new(self.log(), self.claim()?, &expected, self.inner.checkpoints.clone())
+        let mut coordinator = Coordinator::new(self.log(), self.claim()?, &expected, self.inner.checkpoints.clone())?;
+        coordinator.count_requests_of(self.inner.metered.clone());
+        Ok(coordinator)
     }
 
     /// Deletes what no retained, pinned, pending or still-in-grace checkpoint of the coordinator's job reaches. It
@@ -458,8 +481,15 @@ impl Environment {
     /// # Errors
     /// `Fenced`; what reading a manifest that must stay failed with, in which case nothing was deleted; store errors.
     pub fn collect_garbage(&self, collector: &Collector) -> Result<Collected> {
+        let _span = tracing::debug_span!("collect_garbage").entered();
         let store = &self.inner.store;
         collector.run(&|manifest| segment_names(&**store, manifest))
+    }
+
+    /// Takes down that the job has caught up with its input after a start, for metrics: only the host knows.
+    pub fn report_caught_up(&self) {
+        let took_ns = self.inner.clock.monotonic_ns().saturating_sub(self.inner.opened_ns);
+        self.inner.meters.recovery.set(took_ns as f64 / 1e9);
     }
 
     /// The root log of the store.

@@ -79,9 +79,20 @@ fn next_group(shared: &Shared) -> Group {
     group
 }
 
+/// Bytes of segments that aren't here and could be.
+pub(super) fn left_bytes(shared: &Shared) -> u64 {
+    let current = shared.current.lock();
+    let mut seen = HashSet::new();
+    let refs = current.tree.version().refs().map(|(_, _, r)| r.meta()).filter(|meta| seen.insert(meta.id));
+    refs.filter(|meta| current.sources.get(&meta.id).is_some_and(|s| s.wants_file()))
+        .map(|meta| meta.length_bytes)
+        .sum()
+}
+
 /// Fetches the next segments that aren't here; false when there are none, or fetching has to stop.
 fn fetch_next(shared: &Shared) -> bool {
     let group = next_group(shared);
+    shared.meters.restore_left_bytes.set(left_bytes(shared) as f64);
     if group.is_empty() {
         return false;
     }

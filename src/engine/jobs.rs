@@ -13,6 +13,7 @@ use super::room;
 use super::segment_files::SegmentSource;
 use super::stored;
 use crate::base::ids::{SegmentId, Sequence};
+use crate::base::meters;
 use crate::compaction::executor;
 use crate::compaction::picker;
 use crate::compaction::plan::{Action, Plan};
@@ -64,6 +65,7 @@ fn run_flush(shared: &Arc<Shared>) {
             }
         };
         if let Err(error) = flush_one(shared, &request) {
+            shared.meters.failed(&meters::FLUSH_FAILURES, error.kind());
             break Some((request, error));
         }
         flushed = true;
@@ -79,10 +81,13 @@ fn run_flush(shared: &Arc<Shared>) {
 }
 
 fn flush_one(shared: &Arc<Shared>, request: &Arc<FlushRequest>) -> Result<()> {
+    let _span =
+        tracing::debug_span!("flush", operator = shared.identity.operator, subtask = shared.identity.subtask).entered();
     let states = shared.current.lock().states.clone();
     let options = shared.output_options(Place::Newest);
     let metas =
         flush::write_epoch(&request.epoch, states.shapes(), options, &mut NewSegments(shared, Purpose::Flushed))?;
+    shared.meters.flushed_bytes.increment(metas.iter().map(|meta| meta.length_bytes).sum());
     let refs = metas.iter().map(|meta| Arc::new(SegmentRef::local(meta.clone()))).collect();
     let sources = open_written(shared, &metas)?;
     let mut tree = shared.install(&Edit::flush(refs), sources, Some(request.epoch.last_sequence()))?;
@@ -93,9 +98,11 @@ fn flush_one(shared: &Arc<Shared>, request: &Arc<FlushRequest>) -> Result<()> {
         current.failing_since_ns = None;
         current.room_error = None;
     }
+    shared.show();
     if let Some(checkpoint) = request.checkpoint.clone() {
         let flushed_bytes = metas.iter().map(|meta| meta.length_bytes).sum();
         tree = merge_ahead(shared, tree, flushed_bytes);
+        shared.meters.flush.record(shared.since(request.frozen_ns));
         let job = shared.clone();
         shared.env.remote.spawn(Box::new(move || checkpoints::run(&job, &checkpoint, &tree)));
     }
@@ -153,7 +160,9 @@ pub(super) fn start_compaction(shared: &Arc<Shared>) {
         if current.compacting || shared.is_closed() || shared.poison.get().is_some() {
             return;
         }
-        if picker::pick(current.tree.version(), &shared.picker_options(), shared.now_ms()).is_none() {
+        let plan = picker::pick(current.tree.version(), &shared.picker_options(), shared.now_ms());
+        shared.meters.due(plan.as_ref());
+        if plan.is_none() {
             return;
         }
         current.compacting = true;
@@ -185,17 +194,22 @@ fn run_compaction(shared: &Arc<Shared>) {
 fn compaction_failed(shared: &Arc<Shared>, plan: &Plan, error: Error) {
     if error.kind() != ErrorKind::Aborted {
         tracing::warn!(%error, backend = ?shared, "compaction failed, its inputs are kept");
+        shared.meters.failed(&meters::COMPACTION_FAILURES, error.kind());
     }
     shared.poison_if_internal(&error);
     let full = error.kind() == ErrorKind::ResourceExhausted;
     shared.current.lock().compaction_error = Some(error);
     if full {
-        let inputs = plan.inputs.iter().flatten();
-        room::make_room(shared, inputs.map(|r| r.live_bytes()).sum());
+        room::make_room(shared, plan.input_bytes());
     }
 }
 
 fn compact_one(shared: &Arc<Shared>, tree: &Tree, plan: &Plan) -> Result<Arc<Tree>> {
+    let bytes = plan.input_bytes();
+    let identity = &shared.identity;
+    let (operator, subtask, reason) = (&identity.operator, identity.subtask, plan.reason);
+    let _span = tracing::debug_span!("compaction", operator, subtask, ?reason, bytes).entered();
+    let began_ns = shared.env.clock.monotonic_ns();
     let states = shared.current.lock().states.clone();
     let rules = Rules {
         now_ms: shared.now_ms(),
@@ -217,7 +231,11 @@ fn compact_one(shared: &Arc<Shared>, tree: &Tree, plan: &Plan) -> Result<Arc<Tre
     for addition in &mut outcome.edit.added {
         addition.refs = stored::simplify(shared, &addition.refs);
     }
-    shared.install(&outcome.edit, sources, None)
+    let merged = shared.install(&outcome.edit, sources, None)?;
+    shared.meters.compaction.record(shared.since(began_ns));
+    shared.meters.compacted_bytes.increment(outcome.created.iter().map(|meta| meta.length_bytes).sum());
+    shared.show();
+    Ok(merged)
 }
 
 /// Files for new segments.

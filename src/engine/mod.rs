@@ -20,6 +20,7 @@ mod fetch;
 mod folders;
 mod hydration;
 mod jobs;
+mod meters;
 mod ops;
 mod prefetch;
 mod pressure;

@@ -3,7 +3,7 @@
 //! Restoring reads the manifests of the old subtasks whose key groups overlap ours, clips and joins their trees, and
 //! is done: segments are read from the store until their files are here.
 
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::backend::{Backend, RestoredPart};
@@ -43,6 +43,8 @@ pub(super) fn open_backend(
     from: Option<&CompletedCheckpoint>,
 ) -> Result<Backend> {
     let inner = &env.inner;
+    let began_ns = inner.clock.monotonic_ns();
+    let _span = tracing::debug_span!("open", operator = operator.name(), subtask = subtask.index).entered();
     let open = OpenSubtask::new(inner, operator.name(), subtask.index)?;
     let claim = env.claim()?;
     if let Some(checkpoint) = from {
@@ -71,22 +73,7 @@ pub(super) fn open_backend(
         identity.epoch,
     );
     let states = Arc::new(inheritance.states);
-    let current = Current {
-        tree: Arc::new(Tree::default()),
-        flushed_through: inheritance.next_sequence - 1,
-        queue: VecDeque::new(),
-        flushing: false,
-        compacting: false,
-        hydrating: false,
-        states: states.clone(),
-        sources,
-        flush_error: None,
-        failing_since_ns: None,
-        making_room: false,
-        room_error: None,
-        compaction_error: None,
-        checkpoints: BTreeMap::new(),
-    };
+    let current = Current::before(inheritance.next_sequence, states.clone(), sources);
     let shared =
         Shared::new(inner.clone(), identity, files, Arc::new(uploader), current, inheritance.time_high_water_ms);
     let shared = Arc::new(shared);
@@ -96,6 +83,10 @@ pub(super) fn open_backend(
     } else {
         hydration::start(&shared);
     }
+    if from.is_some() {
+        shared.meters.restore.record(shared.since(began_ns));
+    }
+    shared.show();
     let mut config = MemtableConfig::new(inner.budget.clone());
     config.slabs = inner.slabs.clone();
     config.page_bytes = inner.tuning.page_bytes;

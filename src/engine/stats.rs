@@ -4,6 +4,9 @@ use super::backend::Backend;
 use super::environment::Environment;
 use crate::Error;
 use crate::cache::budget::Purpose;
+use crate::compaction::picker;
+use crate::compaction::plan::Plan;
+use crate::io::metered::StoreRequests;
 use crate::memtable::MemtableStats;
 
 /// What an environment uses of its budgets now.
@@ -24,6 +27,8 @@ pub struct EnvironmentStats {
     pub cache_hits: u64,
     /// Blocks that they didn't.
     pub cache_misses: u64,
+    /// What was asked of the store since the environment was opened.
+    pub store: StoreRequests,
     /// Local files.
     pub disk_used_bytes: u64,
     /// The disk budget.
@@ -40,6 +45,8 @@ pub struct BackendStats {
     pub memory: MemtableStats,
     /// Frozen epochs that wait for flushing.
     pub waiting_epochs: usize,
+    /// Bytes of the inputs of the merge that is due or being made; 0 when there is nothing to merge.
+    pub compaction_debt_bytes: u64,
     /// Checkpoints that are being made.
     pub checkpoints: usize,
     /// Segments of the newest tree.
@@ -66,6 +73,7 @@ impl Environment {
             cached_bytes: cache.weight_bytes,
             cache_hits: cache.hits,
             cache_misses: cache.misses,
+            store: inner.metered.requests(),
             disk_used_bytes: inner.disk.used_bytes(),
             disk_limit_bytes: inner.disk.limit_bytes(),
             disk_pinned_bytes: inner.disk.pinned_bytes(),
@@ -77,10 +85,13 @@ impl Backend {
     /// What it holds now. Takes the lock that it shares with its workers, for a moment.
     #[must_use]
     pub fn stats(&self) -> BackendStats {
+        let tree = self.shared.current.lock().tree.clone();
+        let due = picker::pick(tree.version(), &self.shared.picker_options(), self.shared.now_ms());
         let current = self.shared.current.lock();
         BackendStats {
             memory: self.memtable.stats(),
             waiting_epochs: current.queue.len(),
+            compaction_debt_bytes: due.as_ref().map_or(0, Plan::input_bytes),
             checkpoints: current.checkpoints.len(),
             segments: current.tree.segment_count(),
             segment_bytes: current.tree.version().total_bytes(),

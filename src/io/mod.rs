@@ -10,6 +10,7 @@ mod local_paths;
 pub mod local_store;
 pub mod memory;
 pub mod memory_store;
+pub mod metered;
 pub mod names;
 pub mod open_store;
 pub mod remote_store;

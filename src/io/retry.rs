@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use crate::base::clock::Clock;
+use crate::base::meters;
 use crate::base::random::Random;
 use crate::{Error, ErrorKind, Result};
 
@@ -123,6 +124,7 @@ impl Backoff<'_> {
         if elapsed + left > self.retry.policy.deadline {
             return Err(error.context(format!("{what}, given up after {} ms", elapsed.as_millis())));
         }
+        meters::STORE_RETRIES.counter(&[]).increment(1);
         while !left.is_zero() {
             self.retry.check_cancelled(what)?;
             let slice = left.min(SLICE);

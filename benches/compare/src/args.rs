@@ -38,7 +38,7 @@ pub struct Args {
     /// Seconds between checkpoints, 0 for none; what each workload asks for when not given.
     #[arg(long, value_delimiter = ',')]
     pub intervals: Vec<f64>,
-    /// Seconds of each run at a fixed rate; with --quick 0.5 when not given.
+    /// Seconds of each run at a fixed rate, as many more as two checkpoints take; with --quick 0.5 when not given.
     #[arg(long)]
     pub latency_seconds: Option<f64>,
     /// Doesn't compare answers with the model's first.

@@ -180,6 +180,8 @@ impl Child<'_> {
         let before = (cpu_time(), written_bytes(), self.counts());
         let every = self.job.interval_s.map(Duration::from_secs_f64);
         let mut schedule = Schedule::new(every);
+        // Two checkpoints at least: a run without any says nothing of what they cost.
+        let least = every.map_or(Duration::ZERO, |every| every * 9 / 4);
         let mut outcome = Outcome::default();
         let start = Instant::now();
         match self.job.mode {
@@ -187,7 +189,7 @@ impl Child<'_> {
                 if let Some(client) = self.client.as_ref().filter(|_| hang_s > 0.0) {
                     client.hang((hang_s * 1000.0) as u64)?;
                 }
-                let lasting = Duration::from_secs_f64(seconds);
+                let lasting = Duration::from_secs_f64(seconds).max(least);
                 let seen = latency::run(store, applier, stream, per_second, lasting, &mut schedule)?;
                 let at = |share| seen.histogram.value_at_quantile(share) as f64;
                 outcome.latency_ns = Some([at(0.5), at(0.99), at(0.999), at(0.9999), seen.histogram.max() as f64]);
@@ -197,7 +199,6 @@ impl Child<'_> {
                 std::hint::black_box(seen.sum);
             }
             _ => {
-                let least = every.map_or(Duration::ZERO, |every| every * 9 / 4);
                 let total = self.job.stream.total - self.job.stream.loaded;
                 let run = throughput::run(store, applier, stream, Some(total), least, &mut schedule)?;
                 (outcome.ops, outcome.records) = (run.ops, run.records);

@@ -21,6 +21,9 @@ const VERIFY_SCALE: f64 = 0.01;
 /// Memory budget while answers are checked, so small that most is read from disk.
 const VERIFY_MEMORY: u64 = 16 << 20;
 
+/// Seconds between checkpoints of a quick run.
+const QUICK_INTERVAL_S: f64 = 0.25;
+
 /// Compares what `args` ask for.
 pub fn run(args: &Args) -> Result<()> {
     if let Some(directory) = &args.directory {
@@ -61,8 +64,8 @@ fn contestants(args: &Args, workload: &Workload) -> Vec<StoreKind> {
 fn intervals(args: &Args, workload: &Workload) -> Vec<Option<f64>> {
     let seconds = match (args.intervals.is_empty(), args.quick) {
         (false, _) => args.intervals.clone(),
-        (true, true) if workload.name == "W1" => vec![0.0, 0.5],
-        (true, true) => vec![0.5],
+        (true, true) if workload.name == "W1" => vec![0.0, QUICK_INTERVAL_S],
+        (true, true) => vec![QUICK_INTERVAL_S],
         (true, false) if matches!(workload.name, "W1" | "W2" | "W8") => vec![0.0, 60.0, 10.0, 1.0],
         (true, false) => vec![0.0, 10.0, 1.0],
     };

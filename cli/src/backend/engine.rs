@@ -203,7 +203,8 @@ impl Highwater {
         check_parallelism(parallelism, keyed.max_parallelism()).outcome()?;
         let operators = [(KEYED.to_owned(), parallelism), (SINK.to_owned(), 1)];
         let (log, claim) = (impatient_log(env.store().clone()), env.claim().outcome()?);
-        let inner = Coordinator::new(log, claim, &operators, self.place.settings()).outcome()?;
+        let mut inner = Coordinator::new(log, claim, &operators, self.place.settings()).outcome()?;
+        inner.count_requests_of(env.metered_store().clone());
         let pause = self.place.interval.max(self.place.grace / 8);
         let garbage = GarbageThread::start(env.clone(), inner.collector(), self.place.interval, pause)?;
         Ok(RootCoordinator::new(inner, store.clone(), garbage))
@@ -310,6 +311,12 @@ impl Engine for Highwater {
             coordinator: self.coordinator(parallelism)?,
             first_checkpoint: from.map_or(1, |checkpoint| checkpoint.id().id + 1),
         })
+    }
+
+    fn caught_up(&self) {
+        if let Some((env, _)) = &self.open {
+            env.report_caught_up();
+        }
     }
 }
 

@@ -82,6 +82,10 @@ impl<S: OnSubtask> Snapshots for S {
         self.subtask().heard.pop_front()
     }
 
+    fn aligned(&mut self, waited: Duration) {
+        self.subtask().backend.report_alignment(waited);
+    }
+
     fn checkpoint(&mut self, id: u64, metadata: &[u8]) -> Outcome<PartTicket> {
         let backend = &mut self.subtask().backend;
         backend.checkpoint(id, CheckpointKind::Incremental, metadata).map(PartTicket).outcome()

@@ -12,6 +12,7 @@ use crate::console;
 use crate::demo::run::{CHECKPOINT_TIMEOUT, INTERRUPTED, MAX_PARALLELISM, interval};
 use crate::demo::{run, summary};
 use crate::exit::{Failure, Outcome};
+use crate::metrics;
 use crate::report::DemoReport;
 use crate::runtime::Stop;
 use crate::supervise::supervise;
@@ -27,6 +28,7 @@ const MEMORY_BYTES: u64 = 256 << 20;
 ///
 /// A difference (1); the store can't be used or holds a job (2); whatever stops a job.
 pub fn main(args: &DemoArgs) -> Outcome<()> {
+    metrics::serve(args.metrics)?;
     let stop = Stop::on_signals()?;
     let work = {
         let (args, stop) = (args.clone(), stop.clone());

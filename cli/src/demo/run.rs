@@ -148,8 +148,14 @@ impl Demo<'_> {
         }
         let crash_at = life.crash_at.map(|at| self.started + at);
         let mut display = Display::new(self.args.json);
+        // Nothing is generated while the job is down: it has caught up with its first event.
+        let mut caught_up = false;
         let mut ended = runtime::run(job, stop, &Standing::default(), &mut |progress| {
             display.show(progress);
+            if progress.events > 0 && !caught_up {
+                engine.caught_up();
+                caught_up = true;
+            }
             // Without a checkpoint to come back to there would be nothing to see.
             if progress.completed > 0 && crash_at.is_some_and(|at| Instant::now() >= at) {
                 stop.crash();

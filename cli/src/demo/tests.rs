@@ -77,7 +77,7 @@ fn the_check_accepts_the_right_output_and_finds_every_kind_of_difference() {
 #[test]
 fn two_crashes_and_a_rescale_leave_every_result_right_and_a_corrupt_row_is_found() {
     let dir = tempfile::tempdir().unwrap();
-    let mut args = DemoArgs { seconds: 3, parallelism: 2, store: None, json: true, corrupt_row: None };
+    let mut args = DemoArgs { seconds: 3, parallelism: 2, store: None, json: true, metrics: None, corrupt_row: None };
     for corrupt_row in [None, Some(3)] {
         args.corrupt_row = corrupt_row;
         let engine = MemoryEngine::default();

@@ -79,4 +79,7 @@ pub trait Engine {
     ///
     /// The checkpoint can't be restored (3).
     fn start(&mut self, from: Option<&Newest>, parallelism: u32) -> Outcome<StartedOn<Self>>;
+
+    /// Takes down that the job has caught up with its input.
+    fn caught_up(&self) {}
 }

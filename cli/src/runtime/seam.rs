@@ -1,5 +1,7 @@
 //! What the runtime asks of the parts it runs. The job implements these over Highwater; tests over maps in memory.
 
+use std::time::Duration;
+
 use crossbeam::channel::Receiver;
 
 use crate::exit::Outcome;
@@ -69,6 +71,11 @@ pub trait Snapshots: Send {
     /// The next of the news that the state itself read, and acted on, while it waited.
     fn heard(&mut self) -> Option<Control> {
         None
+    }
+
+    /// Takes down how long a barrier was waited for on all ways to this state.
+    fn aligned(&mut self, waited: Duration) {
+        let _ = waited;
     }
 
     /// Freezes the state as it is now, together with `metadata`; returns at once.

@@ -121,9 +121,11 @@ fn cut<R: StagedRows + Snapshots>(
     }
     let metadata = sink.prepare(barrier.id, &barrier.position)?;
     let encoded = metadata.encode()?;
+    let waited = spread(barriers.iter().map(|(_, done)| *done));
+    sink.aligned(waited);
     let _ = events.send(Event::Aligned {
         id: barrier.id,
-        waited: spread(barriers.iter().map(|(_, done)| *done)),
+        waited,
         totals: sink.totals(),
         complete: metadata.complete,
         metadata: encoded.clone(),

@@ -153,6 +153,11 @@ impl<R: StagedRows + Snapshots> StagedOutput<R> {
         Ok(JobMetadata::new(config, position, complete, self.synced, self.staged_end, self.totals))
     }
 
+    /// Takes down how long the barrier was waited for.
+    pub(super) fn aligned(&mut self, waited: std::time::Duration) {
+        self.store.aligned(waited);
+    }
+
     /// Takes the checkpoint that was prepared.
     pub(super) fn checkpoint(&mut self, id: u64, metadata: &[u8]) -> Outcome<R::Ticket> {
         self.store.checkpoint(id, metadata)

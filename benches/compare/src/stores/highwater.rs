@@ -483,7 +483,7 @@ impl Store for Highwater {
     fn poll(&mut self) -> Result<bool> {
         self.backend.poll()?;
         let stats = self.backend.stats();
-        Ok(stats.waiting_epochs > 0 || stats.checkpoints > 0)
+        Ok(stats.waiting_epochs > 0 || stats.checkpoints > 0 || stats.compaction_debt_bytes > 0)
     }
 
     fn referenced_bytes(&self) -> u64 {
