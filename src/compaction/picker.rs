@@ -130,9 +130,9 @@ fn expired(version: &Version, now_ms: i64) -> Option<Plan> {
     (!going.is_empty()).then(|| Plan::new(version, Reason::Expired, Action::Drop, inputs))
 }
 
-/// The oldest runs of level 0, into level 1. Three tenths of it stay while there are deeper levels, and it may be longer by
-/// so much: once they have been merged among themselves, they have a chance to be uploaded in place of what they were merged
-/// from.
+/// The oldest runs of level 0, into level 1. Up to two fifths of it stay while there are deeper levels, and it may be half as
+/// long again: once they have been merged among themselves, they have a chance to be uploaded in place of what they were
+/// merged from.
 fn level0_down(version: &Version, options: &Options, now_ms: i64) -> Option<Plan> {
     let level0 = version.level(0);
     let bytes: u64 = level0.iter().map(Run::live_bytes).sum();
@@ -146,14 +146,14 @@ fn level0_down(version: &Version, options: &Options, now_ms: i64) -> Option<Plan
     let oldest = level0.iter().flat_map(Run::refs).map(|r| r.meta().sequences.0).min();
     let wanted = deepest && oldest.is_some_and(|oldest| oldest <= options.down_through);
     let limit = level0_limit(version, options);
-    let limit = if deepest { limit } else { limit + limit * 3 / 10 };
+    let limit = if deepest { limit } else { limit * 3 / 2 };
     let many = level0.len() >= options.level0_runs || bytes >= limit;
     if level0.is_empty() || !(many || dead_pays || wanted) {
         return None;
     }
     let mut from = if deepest || dead_pays { 0 } else { level0.len() };
     let mut going = 0;
-    while from > 0 && going < bytes - bytes * 3 / 10 {
+    while from > 0 && going < bytes * 3 / 5 {
         from -= 1;
         going += level0.get(from).map_or(0, Run::live_bytes);
     }

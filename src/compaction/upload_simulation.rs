@@ -269,7 +269,7 @@ fn two_hundred_checkpoints_of_hot_keys_upload_little_more_than_what_changed() {
     let keys = 40_000;
     let state = u64::from(keys) * ENTRY_BYTES;
     for (name, draws, upload) in
-        [("hot, 3 %", keys / 15, 1.9), ("hot, 12 %", keys / 6, 2.0), ("hot, 30 %", keys * 5 / 4, 1.7)]
+        [("hot, 3 %", keys / 15, 1.9), ("hot, 7 %", keys / 6, 2.0), ("hot, 30 %", keys * 5 / 4, 1.7)]
     {
         let (zipf, mut random) = (Zipf::new(keys), Random(1));
         let outcome = simulate(name, (state, state * 2), all(keys), |sequence, entries| {
