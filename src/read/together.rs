@@ -26,6 +26,10 @@ const IN_CASE_IT_ERRS: usize = 8;
 /// Segments of a run that a scan begins in: its first keys may lie at the end of one.
 const WALK_SEGMENTS: usize = 2;
 
+/// Those that a scan of one group begins in: it is likely to go through all of them, and a restored run may have pieces of
+/// several that are small.
+const GROUP_SEGMENTS: usize = 4;
+
 impl Tree {
     /// Fetches what a point read of `key` needs from the run numbered `from` on. With `all`, the older runs count even
     /// below one that almost certainly has a record.
@@ -46,11 +50,12 @@ impl Tree {
         if !self.has_stored() {
             return;
         }
+        let most = if prefix.is_some() { GROUP_SEGMENTS } else { WALK_SEGMENTS };
         let begin = |open: &OpenRun| -> Vec<usize> {
             let overlapping = open.run.overlapping(range);
             match direction {
-                Direction::Forward => overlapping.take(WALK_SEGMENTS).collect(),
-                Direction::Backward => overlapping.rev().take(WALK_SEGMENTS).collect(),
+                Direction::Forward => overlapping.take(most).collect(),
+                Direction::Backward => overlapping.rev().take(most).collect(),
             }
         };
         self.fetch(true, |visit| {
