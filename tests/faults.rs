@@ -66,6 +66,11 @@ fn run(what: &str, arm: impl Fn(&Rig)) {
     rig.file_faults.set(|_| None);
     rig.store_faults.set(|_| None);
     let recover = |rig: &mut Rig| -> Result<()> {
+        // A file that only this machine had and that couldn't be read has stopped its backend: then a restart it is.
+        let stopped = |error: Error| error.kind() == ErrorKind::Poisoned && is_injected(&error);
+        if rig.tasks.iter_mut().any(|task| task.backend.poll().is_err_and(stopped)) {
+            rig.kill();
+        }
         if rig.tasks.is_empty() {
             rig.kill();
             rig.start(2)?;

@@ -239,11 +239,24 @@ impl Uploads {
         }
     }
 
+    /// The segments that are durable, with their names, and those that are on their way, without. Checkpoint `id` has asked
+    /// for names from now on: none of these is forgotten on an older one's account (0 for nobody).
+    #[must_use]
+    pub fn names_for(&self, id: u64) -> HashMap<SegmentId, Option<Arc<str>>> {
+        let mut known = self.known.lock();
+        known.newest = known.newest.max(id);
+        let name = |upload: &Upload| match upload {
+            Upload::Durable(name) => Some(name.clone()),
+            Upload::Running { .. } => None,
+        };
+        known.segments.iter().map(|(segment, upload)| (*segment, name(upload))).collect()
+    }
+
     /// The counters that checkpoint `id`, of these segments, settles ([`super::part::CheckpointPart::settled`]): from the
     /// first to before any name that another checkpoint may yet refer to, be it durable or on its way. Asked once every
     /// segment of the checkpoint has its name.
     ///
-    /// `live` are the segments of the newest tree, and `None` while an older checkpoint is being made. With them, and
+    /// `live` are the segments of the newest tree and all that may stand in for them, and `None` while an older checkpoint is being made. With them, and
     /// while no newer one has asked for names, the names of all other segments are forgotten and so settled: who still
     /// wants one of those will upload it again. (An older checkpoint couldn't tell then what a newer one refers to.)
     #[must_use]

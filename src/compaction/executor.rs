@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use super::plan::Plan;
 use super::rewrite::{Pace, Rules, Sink, rewrite};
+use super::stand_in;
 use crate::Result;
 use crate::base::cursor::Direction;
 use crate::base::record::Record;
 use crate::read::{MergeCursor, Tree};
 use crate::segment::run_writer::{OutputOptions, Outputs, RunWriter};
+use crate::version::Edit;
 use crate::version::segment_meta::SegmentMeta;
-use crate::version::{Edit, SegmentRef};
 
 /// What a compaction did.
 #[derive(Debug, Clone, Default)]
@@ -40,7 +41,7 @@ pub fn run(
     let mut writer = Fenced { run: RunWriter::new(options, outputs), fences: plan.fences.iter().peekable() };
     write(plan, tree, rules, &mut writer, pace)?;
     let created = writer.run.finish()?;
-    let refs = created.iter().map(|meta| Arc::new(SegmentRef::local(Arc::clone(meta)))).collect();
+    let refs = stand_in::outputs(plan, &created, &|key| rules.shapes.prefix_len(key))?;
     Ok(Outcome { edit: plan.edit(refs), created })
 }
 

@@ -8,6 +8,8 @@ pub mod executor;
 pub mod picker;
 pub mod plan;
 pub mod rewrite;
+pub mod stand_in;
+pub mod upload_choice;
 
 #[cfg(test)]
 mod model_tests;
@@ -15,5 +17,7 @@ mod model_tests;
 mod picker_tests;
 #[cfg(test)]
 mod simulation;
+#[cfg(test)]
+mod upload_simulation;
 #[cfg(test)]
 mod world;

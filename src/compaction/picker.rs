@@ -1,14 +1,16 @@
 //! Which compaction to make next: a function of plain data.
 //!
 //! Level 0 is tiered: adjacent runs of similar size merge within it, so a record is rewritten once for each
-//! fourfold growth, and level 0 as a whole goes down when it has grown against level 1. Further levels are
-//! leveled, each `ratio` times the one above. Only adjacent runs ever merge, and level 0 goes down as a whole,
+//! fourfold growth, and most of level 0 goes down when it has grown against level 1; all of it where level 1 is
+//! the deepest, since what is merged into there is nearly all state. Further levels are leveled, each `ratio` times the one
+//! above. Only adjacent runs ever merge, and what goes down is the oldest of its level wherever it overlaps others,
 //! so no run is moved behind an older one that it overlaps (replay 1).
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::plan::{Action, Plan, Reason};
+use crate::base::ids::Sequence;
 use crate::base::key::KeyRange;
 use crate::base::record::ExpiryMs;
 use crate::version::{MAX_LEVELS, Place, RefId, Run, SegmentRef, Version};
@@ -25,11 +27,14 @@ pub struct Options {
     /// A reference that its clip mostly cuts away is rewritten when so many sequences have been given out since
     /// its newest record: not at once, since the first checkpoint after a rescale would upload it all.
     pub clip_rewrite_sequences: u64,
+    /// Level 0 goes down when it has records of this sequence or older and level 1 holds all the rest: the store is nearly
+    /// full of what such a merge would release.
+    pub down_through: Sequence,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { base_bytes: 64 << 20, ratio: 10, level0_runs: 16, clip_rewrite_sequences: 256 }
+        Self { base_bytes: 64 << 20, ratio: 10, level0_runs: 16, clip_rewrite_sequences: 256, down_through: 0 }
     }
 }
 
@@ -41,6 +46,9 @@ const TIER_LARGEST_SHARE: f64 = 0.35;
 
 /// With so many runs in level 0, runs merge whether or not they are similar.
 const TIER_ANYWAY_RUNS: usize = 10;
+
+/// How many times its nominal size the deepest level may have.
+const DEEPEST_TIMES: u64 = 3;
 
 /// From this share of dead records on, a segment is worth a rewrite of its own.
 const DEAD_SHARE: f64 = 0.5;
@@ -63,9 +71,20 @@ fn level_bytes(version: &Version, level: usize) -> u64 {
     version.level(level).iter().map(Run::live_bytes).sum()
 }
 
-fn target(options: &Options, level: usize) -> u64 {
-    let power = u32::try_from(level.saturating_sub(1)).unwrap_or(u32::MAX);
-    options.base_bytes.saturating_mul(options.ratio.saturating_pow(power))
+/// Bytes that a level should have: the deepest one as many as there are, up to some times its nominal size, where a
+/// deeper one begins; the others in proportion to it, so that nearly all state lies in the deepest and little of it is
+/// there twice.
+fn target(version: &Version, options: &Options, level: usize) -> u64 {
+    let nominal = |level: usize| {
+        let power = u32::try_from(level.saturating_sub(1)).unwrap_or(u32::MAX);
+        options.base_bytes.saturating_mul(options.ratio.saturating_pow(power))
+    };
+    let deepest = version.levels().len().saturating_sub(1);
+    if level >= deepest {
+        return nominal(level).saturating_mul(DEEPEST_TIMES);
+    }
+    let power = u32::try_from(deepest - level).unwrap_or(u32::MAX);
+    (level_bytes(version, deepest) / options.ratio.saturating_pow(power).max(1)).max(options.base_bytes / 4)
 }
 
 fn level0_limit(version: &Version, options: &Options) -> u64 {
@@ -111,18 +130,34 @@ fn expired(version: &Version, now_ms: i64) -> Option<Plan> {
     (!going.is_empty()).then(|| Plan::new(version, Reason::Expired, Action::Drop, inputs))
 }
 
-/// Level 0 as a whole, into level 1.
+/// The oldest runs of level 0, into level 1. Up to two fifths of it stay while there are deeper levels, and it may be half as
+/// long again: once they have been merged among themselves, they have a chance to be uploaded in place of what they were
+/// merged from.
 fn level0_down(version: &Version, options: &Options, now_ms: i64) -> Option<Plan> {
     let level0 = version.level(0);
     let bytes: u64 = level0.iter().map(Run::live_bytes).sum();
     let dead: u64 = level0.iter().flat_map(Run::refs).map(|r| dead_entries(r, now_ms)).sum();
     let below: u64 = version.level(1).iter().flat_map(Run::refs).map(|r| r.meta().entries).sum();
     // Tombstones go down early only when they pay for the rewrite of level 1.
-    let dead_pays = level0.len() >= TIER_RUNS && dead > 0 && share(dead, below) >= DEAD_SHARE;
-    if level0.is_empty() || (level0.len() < options.level0_runs && bytes < level0_limit(version, options) && !dead_pays)
-    {
+    let others = level0.iter().flat_map(Run::refs).map(|r| r.meta().entries).sum::<u64>() + below - dead;
+    let dead_pays = dead > 0
+        && (share(dead, others) >= DEAD_SHARE || (level0.len() >= TIER_RUNS && share(dead, below) >= DEAD_SHARE));
+    let deepest = version.levels().len() <= 2;
+    let oldest = level0.iter().flat_map(Run::refs).map(|r| r.meta().sequences.0).min();
+    let wanted = deepest && oldest.is_some_and(|oldest| oldest <= options.down_through);
+    let limit = level0_limit(version, options);
+    let limit = if deepest { limit } else { limit * 3 / 2 };
+    let many = level0.len() >= options.level0_runs || bytes >= limit;
+    if level0.is_empty() || !(many || dead_pays || wanted) {
         return None;
     }
+    let mut from = if deepest || dead_pays { 0 } else { level0.len() };
+    let mut going = 0;
+    while from > 0 && going < bytes * 3 / 5 {
+        from -= 1;
+        going += level0.get(from).map_or(0, Run::live_bytes);
+    }
+    let level0 = level0.get(from..).unwrap_or_default();
     let mut inputs: Vec<Vec<Arc<SegmentRef>>> = level0.iter().map(|run| run.refs().to_vec()).collect();
     inputs.push(overlapped(version, 1, inputs.iter().flatten()));
     Some(Plan::new(version, Reason::Level0, Action::Rewrite(Place::Level(1)), inputs))
@@ -167,7 +202,7 @@ fn tier(version: &Version) -> Option<Plan> {
 /// A segment of the level that is most over its target, into the next one.
 fn overflow(version: &Version, options: &Options, now_ms: i64) -> Option<Plan> {
     let levels = 1..version.levels().len().min(MAX_LEVELS - 1);
-    let fullest = levels.map(|n| (n, share(level_bytes(version, n), target(options, n))));
+    let fullest = levels.map(|n| (n, share(level_bytes(version, n), target(version, options, n))));
     let (level, fullness) = fullest.max_by(|a, b| a.1.total_cmp(&b.1))?;
     if fullness <= 1.0 {
         return None;

@@ -89,7 +89,10 @@ fn a_level_over_its_target_sends_down_what_drags_least_along() {
     assert_eq!(plan.action, Action::Move(Place::Level(2)));
     let moved = version.apply(&plan.immediate_edit().unwrap()).unwrap();
     assert_eq!(moved.level(1)[0].refs().len(), 2);
-    assert_eq!(pick(&moved, &options, 0), None);
+    assert_eq!(pick(&moved, &options, 0).unwrap().reason, Reason::Overflow, "until it has a tenth of what lies below");
+    let below =
+        [local(4, 0, 9, (1, 1), 9 * MIB), local(5, 10, 19, (1, 1), 9 * MIB), local(6, 20, 29, (1, 1), 12 * MIB)];
+    assert_eq!(pick(&tree(&[&[], &[&one], &[&below]]), &options, 0), None);
 }
 
 #[test]

@@ -48,6 +48,8 @@ pub struct Plan {
     /// Where the segments begin that stay in the level that a rewrite goes to, ascending: no output may reach
     /// across one of them.
     pub fences: Vec<Vec<u8>>,
+    /// Keys of what stays beside the outputs: the target level's other references, in level 0 those of the inputs' runs.
+    pub neighbours: Vec<KeyRange>,
 }
 
 impl Plan {
@@ -64,8 +66,15 @@ impl Plan {
         };
         let staying = level.iter().flat_map(Run::refs).filter(|r| !ids.contains(&r.id()));
         let fences = staying.map(|r| r.range().start.clone()).collect();
+        let beside = match action {
+            Action::Rewrite(Place::Replaced) => version.level(0),
+            _ => level,
+        };
+        let touched = beside.iter().filter(|run| level.len() == 1 || run.refs().iter().any(|r| ids.contains(&r.id())));
+        let staying = touched.flat_map(Run::refs).filter(|r| !ids.contains(&r.id()));
+        let neighbours = staying.map(|r| r.range().clone()).collect();
         let inputs = inputs.into_iter().filter(|run| !run.is_empty()).collect();
-        Self { reason, action, inputs, older, fences }
+        Self { reason, action, inputs, older, fences, neighbours }
     }
 
     /// The input references.

@@ -9,6 +9,7 @@ use parking_lot::Mutex;
 use super::executor;
 use super::plan::Plan;
 use super::rewrite::Rules;
+use super::upload_choice::{Limits, Place, choose};
 use crate::base::compression::Compression;
 use crate::base::cursor::Direction;
 use crate::base::descriptor::Layout;
@@ -126,6 +127,8 @@ pub(crate) struct World {
     pub(crate) log: Vec<OwnedRecord>,
     pub(crate) tree: Tree,
     pub(crate) dropped: HashSet<StateId>,
+    /// Segments that the store has.
+    stored: Mutex<HashSet<SegmentId>>,
 }
 
 impl World {
@@ -149,6 +152,7 @@ impl World {
             log: Vec::new(),
             tree: Tree::default(),
             dropped: HashSet::new(),
+            stored: Mutex::default(),
         }
     }
 
@@ -202,7 +206,12 @@ impl World {
         let rules = Rules { now_ms: self.now_ms, operators, shapes: &self.shapes, dropped: &self.dropped };
         let mut outputs = NewFiles(Arc::clone(&self.disk));
         match executor::run(plan, &self.tree, rules, self.options, &mut outputs, &mut |_| Ok(())) {
-            Ok(outcome) => {
+            Ok(mut outcome) => {
+                let stored = self.stored.lock().clone();
+                let stored = |r: &SegmentRef| stored.contains(&r.meta().id);
+                for addition in &mut outcome.edit.added {
+                    addition.refs.iter_mut().for_each(|r| *r = Arc::new(r.simplified(&stored, &stored)));
+                }
                 let version = self.version().apply(&outcome.edit).unwrap();
                 self.set_version(version);
                 Ok(())
@@ -277,8 +286,35 @@ impl World {
         }
     }
 
+    /// What a checkpoint would put into its manifest says the same as the tree. Of those made here some come to an end, of
+    /// some others nobody has the stand-ins any more.
+    fn check_stored(&self) {
+        let mut stored = self.stored.lock();
+        let turn = self.tree.version().max_sequence() + self.tree.version().ref_count() as u64;
+        let place = |id: SegmentId| {
+            if stored.contains(&id) {
+                Place::Stored
+            } else if turn.is_multiple_of(7) && self.tree.segment(id).is_none() {
+                Place::Gone
+            } else {
+                Place::Here
+            }
+        };
+        let tight = Limits { space: 1.1, objects: 4, object_bytes: 1 << 20 };
+        let limits = if turn.is_multiple_of(5) { tight } else { Limits::with_segments_of(1 << 20) };
+        let chosen = choose(self.version(), &place, &limits).segments;
+        let itself = |r: &SegmentRef| place(r.meta().id) == Place::Stored || chosen.contains(&r.meta().id);
+        let view = self.version().stored(&itself).unwrap();
+        assert!(view.refs().all(|(_, _, r)| place(r.meta().id) != Place::Gone && r.stand_ins().is_none()));
+        self.check_tree(&self.open(view.clone()), &KeyRange::all());
+        if !turn.is_multiple_of(3) {
+            stored.extend(view.refs().map(|(_, _, r)| r.meta().id));
+        }
+    }
+
     pub(crate) fn check(&self) {
         self.check_tree(&self.tree, &KeyRange::all());
+        self.check_stored();
         let seen = self.expected();
         for key in seen.keys() {
             assert_eq!(self.get(key).unwrap().as_ref(), seen.get(key));

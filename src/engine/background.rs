@@ -28,8 +28,7 @@ use crate::read::Tree;
 use crate::segment::builder::SegmentOptions;
 use crate::segment::reader::Segment;
 use crate::segment::run_writer::OutputOptions;
-use crate::version::Version;
-use crate::version::{Edit, Place};
+use crate::version::{Edit, Place, SegmentRef, Version};
 use crate::{Error, ErrorKind, Result};
 
 /// Part of the block cache that the filters of one edit's segments may take: one in so many.
@@ -66,6 +65,7 @@ pub(super) struct Current {
     pub compacting: bool,
     pub hydrating: bool,
     pub states: Arc<StateTable>,
+    /// Of the tree's segments, and of those that may stand in for some of them and aren't stored yet.
     pub sources: HashMap<SegmentId, Arc<SegmentSource>>,
     /// Why the last flush failed; it is tried again.
     pub flush_error: Option<Error>,
@@ -128,6 +128,8 @@ pub(super) struct Shared {
     pub closed: AtomicBool,
     /// Cancelled when the backend is closed.
     pub closing: Cancel,
+    /// The greatest sequence of the tree that the newest checkpoint found the store nearly full of, 0 when it isn't.
+    pub nearly_full_of: AtomicU64,
     /// Fetching restored segments stopped at an error, to be gone on with.
     pub hydration_due: AtomicBool,
     /// Segments get ids from it. Random, and of this writer alone: ids are unique over a lineage.
@@ -167,6 +169,7 @@ impl Shared {
             poison: OnceLock::new(),
             closed: AtomicBool::new(false),
             closing: Cancel::new(),
+            nearly_full_of: AtomicU64::new(0),
             hydration_due: AtomicBool::new(false),
             attempt,
             segments_made: AtomicU64::new(0),
@@ -248,12 +251,49 @@ impl Shared {
         let _turn = self.edits.lock();
         let previous = self.current.lock().tree.clone();
         let version = previous.version().apply(edit)?;
-        let new: HashMap<_, _> = sources.into_iter().collect();
-        let tree = Arc::new(self.build_tree(version, &previous, &new)?);
+        self.replace(&previous, version, sources.into_iter().collect(), flushed_through)
+    }
+
+    /// Gives up stand-ins that aren't stored: their files make room, and what they stood in for has to be uploaded itself.
+    /// True when there were any.
+    pub fn drop_stand_ins(&self) -> Result<bool> {
+        let _turn = self.edits.lock();
+        let previous = self.current.lock().tree.clone();
+        let names = self.uploads.names_for(0);
+        let stored = |r: &SegmentRef| matches!(names.get(&r.meta().id), Some(Some(_)));
+        let version = previous.version().without_stand_ins(&|r| !stored(r))?;
+        if version == *previous.version() {
+            return Ok(false);
+        }
+        self.replace(&previous, version, HashMap::new(), None).map(|_| true)
+    }
+
+    /// Puts `version` in the place of `previous`. Called by who holds the turn. Of what the tree refers to no more, stand-ins
+    /// that aren't stored yet are kept.
+    fn replace(
+        &self,
+        previous: &Tree,
+        version: Version,
+        new: HashMap<SegmentId, Arc<SegmentSource>>,
+        flushed_through: Option<Sequence>,
+    ) -> Result<Arc<Tree>> {
+        let tree = Arc::new(self.build_tree(version, previous, &new)?);
         self.warm(&tree, new.keys());
-        let live: HashSet<SegmentId> = tree.version().refs().map(|(_, _, r)| r.meta().id).collect();
-        let dead: Vec<SegmentId> = previous.version().refs().map(|(_, _, r)| r.meta().id).collect();
-        let dead: HashSet<SegmentId> = dead.into_iter().filter(|id| !live.contains(id)).collect();
+        let names = self.uploads.names_for(0);
+        let mut live = HashSet::new();
+        tree.version().visit(&mut |r| {
+            let id = r.meta().id;
+            let stored = matches!(names.get(&id), Some(Some(_)));
+            if tree.segment(id).is_some() || !stored {
+                live.insert(id);
+            }
+            !stored
+        });
+        let mut dead = HashSet::new();
+        previous.version().visit(&mut |r| {
+            dead.extend(Some(r.meta().id).filter(|id| !live.contains(id)));
+            true
+        });
         let gone: Vec<_> = {
             let mut current = self.current.lock();
             current.sources.extend(new);
@@ -298,6 +338,7 @@ impl Shared {
         picker::Options {
             base_bytes: tuning.level_base_bytes,
             level0_runs: tuning.level_zero_runs,
+            down_through: self.nearly_full_of.load(Ordering::Relaxed),
             ..picker::Options::default()
         }
     }

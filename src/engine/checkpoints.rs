@@ -8,9 +8,11 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 
 use super::background::Shared;
+use super::jobs;
 use super::prefetch::Prefetched;
 use super::room;
 use super::states::StateTable;
+use super::stored;
 use crate::base::ids::{CheckpointId, SegmentId, Sequence};
 use crate::base::meters;
 use crate::checkpoint::part::CheckpointPart;
@@ -43,7 +45,7 @@ impl PendingCheckpoint {
 }
 
 /// Uploads what `tree` has that the store doesn't, then the manifest, and completes the ticket.
-pub(super) fn run(shared: &Shared, checkpoint: &PendingCheckpoint, tree: &Tree) {
+pub(super) fn run(shared: &Arc<Shared>, checkpoint: &PendingCheckpoint, tree: &Tree) {
     let identity = &shared.identity;
     let span =
         tracing::debug_span!("upload", id = %checkpoint.id, operator = identity.operator, subtask = identity.subtask);
@@ -69,32 +71,32 @@ pub(super) fn run(shared: &Shared, checkpoint: &PendingCheckpoint, tree: &Tree) 
     shared.progress.notify_all();
 }
 
-fn make_part(shared: &Shared, checkpoint: &PendingCheckpoint, tree: &Tree) -> Result<CheckpointPart> {
+fn make_part(shared: &Arc<Shared>, checkpoint: &PendingCheckpoint, tree: &Tree) -> Result<CheckpointPart> {
     if checkpoint.cancel.is_cancelled() {
         return Err(Error::new(ErrorKind::Aborted, format!("checkpoint {} was aborted", checkpoint.id)));
     }
     // Whoever makes checkpoints was opened a while ago.
     *shared.env.prefetched.lock() = Prefetched::default();
-    let version = tree.version();
-    let mut sent_bytes = 0;
-    let mut names = HashMap::new();
-    let segments = segments_of(tree)?;
     shared.check()?;
-    for segment in segments {
-        let id = segment.meta.id;
-        let (name, bytes) = match checkpoint.kind {
-            CheckpointKind::Incremental => ensure_durable(shared, checkpoint.id.id, &segment, &checkpoint.cancel)?,
-            // What a full checkpoint uploads is its own: nothing later builds on it.
-            _ => (upload_copy(shared, checkpoint, &segment)?, segment.meta.length_bytes),
-        };
-        sent_bytes += bytes;
-        names.insert(id, (0, name));
-    }
-    let settled = match checkpoint.kind {
-        CheckpointKind::Incremental => settle(shared, checkpoint.id.id, &names.keys().copied().collect()),
-        _ => 0..0,
+    let (version, sent_bytes, settled) = match checkpoint.kind {
+        CheckpointKind::Incremental => {
+            let stored = stored::store(shared, checkpoint.id.id, tree, &checkpoint.cancel)?;
+            let full_of = if stored.nearly_full { tree.version().max_sequence() } else { 0 };
+            shared.nearly_full_of.store(full_of, Ordering::Relaxed);
+            if stored.nearly_full {
+                jobs::start_compaction(shared);
+            }
+            let settled = settle(shared, checkpoint.id.id, &stored.segments);
+            (stored.version, stored.sent_bytes, settled)
+        }
+        _ => {
+            let (version, sent_bytes) = store_copies(shared, checkpoint, tree)?;
+            (version, sent_bytes, 0..0)
+        }
     };
-    let manifest = describe(shared, checkpoint, version.with_names(&names)?);
+    shared.check()?;
+    let full_bytes = version.total_bytes();
+    let manifest = describe(shared, checkpoint, version);
     let bytes = Bytes::from(manifest::encode(&manifest)?);
     let object = shared.uploader.upload_manifest(checkpoint.id, bytes, &checkpoint.cancel)?;
     let identity = &shared.identity;
@@ -109,18 +111,38 @@ fn make_part(shared: &Shared, checkpoint: &PendingCheckpoint, tree: &Tree) -> Re
         self_contained: checkpoint.kind != CheckpointKind::Incremental,
         delta_bytes: sent_bytes,
         uploaded_bytes: sent_bytes + object.length_bytes,
-        full_bytes: version.total_bytes() + object.length_bytes,
+        full_bytes: full_bytes + object.length_bytes,
         manifest: object,
     })
 }
 
+/// Uploads all of the tree. What a full checkpoint uploads is its own: nothing later builds on it.
+fn store_copies(shared: &Shared, checkpoint: &PendingCheckpoint, tree: &Tree) -> Result<(Version, u64)> {
+    let (mut names, mut sent_bytes) = (HashMap::new(), 0);
+    for segment in segments_of(tree)? {
+        let name = upload_copy(shared, checkpoint, &segment)?;
+        sent_bytes += segment.meta.length_bytes;
+        names.insert(segment.meta.id, (0, name));
+    }
+    Ok((tree.version().with_names(&names)?, sent_bytes))
+}
+
 /// The counters that checkpoint `id`, of these segments, settles.
 fn settle(shared: &Shared, id: u64, segments: &HashSet<SegmentId>) -> Range<u64> {
-    let live = {
+    let tree = {
         let current = shared.current.lock();
         let is_oldest = current.checkpoints.keys().next().is_none_or(|oldest| *oldest >= id);
-        is_oldest.then(|| current.sources.keys().copied().collect())
+        is_oldest.then(|| current.tree.clone())
     };
+    let live = tree.map(|tree| {
+        let (mut live, names) = (HashSet::new(), shared.uploads.names_for(0));
+        // Nobody needs the stand-ins of what is stored itself.
+        tree.version().visit(&mut |r| {
+            live.insert(r.meta().id);
+            !matches!(names.get(&r.meta().id), Some(Some(_)))
+        });
+        live
+    });
     shared.uploads.settled(&*shared.uploader, id, segments, live.as_ref())
 }
 

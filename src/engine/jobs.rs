@@ -11,7 +11,8 @@ use super::checkpoints;
 use super::disk::Purpose;
 use super::room;
 use super::segment_files::SegmentSource;
-use crate::base::ids::SegmentId;
+use super::stored;
+use crate::base::ids::{SegmentId, Sequence};
 use crate::base::meters;
 use crate::compaction::executor;
 use crate::compaction::picker;
@@ -89,7 +90,7 @@ fn flush_one(shared: &Arc<Shared>, request: &Arc<FlushRequest>) -> Result<()> {
     shared.meters.flushed_bytes.increment(metas.iter().map(|meta| meta.length_bytes).sum());
     let refs = metas.iter().map(|meta| Arc::new(SegmentRef::local(meta.clone()))).collect();
     let sources = open_written(shared, &metas)?;
-    let tree = shared.install(&Edit::flush(refs), sources, Some(request.epoch.last_sequence()))?;
+    let mut tree = shared.install(&Edit::flush(refs), sources, Some(request.epoch.last_sequence()))?;
     {
         let mut current = shared.current.lock();
         current.queue.pop_front();
@@ -99,11 +100,51 @@ fn flush_one(shared: &Arc<Shared>, request: &Arc<FlushRequest>) -> Result<()> {
     }
     shared.show();
     if let Some(checkpoint) = request.checkpoint.clone() {
+        let flushed_bytes = metas.iter().map(|meta| meta.length_bytes).sum();
+        tree = merge_ahead(shared, tree, flushed_bytes);
         shared.meters.flush.record(shared.since(request.frozen_ns));
         let job = shared.clone();
         shared.env.remote.spawn(Box::new(move || checkpoints::run(&job, &checkpoint, &tree)));
     }
     Ok(())
+}
+
+/// What merging ahead of a checkpoint may take, in bytes for each byte that was flushed for it, and in bytes.
+const MERGED_AHEAD: u64 = 8;
+const MERGED_AHEAD_BYTES: u64 = 64 << 20;
+
+/// Makes merges that are due and small before a checkpoint is uploaded: what they drop is never uploaded then. `tree` is
+/// the newest, and what comes back holds the same. Segments that were restored are in the store already and can't stand in
+/// for what they are merged into, so merging them would cost this checkpoint an upload.
+fn merge_ahead(shared: &Arc<Shared>, mut tree: Arc<Tree>, flushed_bytes: u64) -> Arc<Tree> {
+    {
+        let mut current = shared.current.lock();
+        if current.compacting || shared.is_closed() {
+            return tree;
+        }
+        current.compacting = true;
+    }
+    let _running = Running::new(shared, |current| current.compacting = false);
+    let most_bytes = flushed_bytes.saturating_mul(MERGED_AHEAD).min(MERGED_AHEAD_BYTES);
+    let mut options = shared.picker_options();
+    if options.down_through > 0 {
+        // With what is new: this checkpoint is likely to upload the result.
+        options.down_through = Sequence::MAX;
+    }
+    while !shared.is_closed()
+        && let Some(plan) = picker::pick(tree.version(), &options, shared.now_ms())
+        && plan.input_bytes() <= most_bytes
+        && !plan.refs().any(|r| r.name().is_some())
+    {
+        match compact_one(shared, &tree, &plan) {
+            Ok(merged) => tree = merged,
+            Err(error) => {
+                compaction_failed(shared, &plan, error);
+                break;
+            }
+        }
+    }
+    tree
 }
 
 /// Opens files that were just written; when that fails they go again.
@@ -140,28 +181,30 @@ fn run_compaction(shared: &Arc<Shared>) {
     drop(running);
     shared.progress.notify_all();
     match done {
-        Ok(()) => {
+        Ok(_) => {
             shared.current.lock().compaction_error = None;
             start_compaction(shared);
             // There may be room now for a flush that had none.
             start_flush(shared);
         }
-        Err(error) => {
-            if error.kind() != ErrorKind::Aborted {
-                tracing::warn!(%error, backend = ?shared, "compaction failed, its inputs are kept");
-                shared.meters.failed(&meters::COMPACTION_FAILURES, error.kind());
-            }
-            shared.poison_if_internal(&error);
-            let full = error.kind() == ErrorKind::ResourceExhausted;
-            shared.current.lock().compaction_error = Some(error);
-            if full {
-                room::make_room(shared, plan.input_bytes());
-            }
-        }
+        Err(error) => compaction_failed(shared, &plan, error),
     }
 }
 
-fn compact_one(shared: &Arc<Shared>, tree: &Tree, plan: &Plan) -> Result<()> {
+fn compaction_failed(shared: &Arc<Shared>, plan: &Plan, error: Error) {
+    if error.kind() != ErrorKind::Aborted {
+        tracing::warn!(%error, backend = ?shared, "compaction failed, its inputs are kept");
+        shared.meters.failed(&meters::COMPACTION_FAILURES, error.kind());
+    }
+    shared.poison_if_internal(&error);
+    let full = error.kind() == ErrorKind::ResourceExhausted;
+    shared.current.lock().compaction_error = Some(error);
+    if full {
+        room::make_room(shared, plan.input_bytes());
+    }
+}
+
+fn compact_one(shared: &Arc<Shared>, tree: &Tree, plan: &Plan) -> Result<Arc<Tree>> {
     let bytes = plan.input_bytes();
     let identity = &shared.identity;
     let (operator, subtask, reason) = (&identity.operator, identity.subtask, plan.reason);
@@ -182,13 +225,17 @@ fn compact_one(shared: &Arc<Shared>, tree: &Tree, plan: &Plan) -> Result<()> {
         Action::Drop => Place::Newest,
     };
     let options = shared.output_options(place);
-    let outcome = executor::run(plan, tree, rules, options, &mut NewSegments(shared, Purpose::Merged), &mut cancelled)?;
+    let mut outcome =
+        executor::run(plan, tree, rules, options, &mut NewSegments(shared, Purpose::Merged), &mut cancelled)?;
     let sources = open_written(shared, &outcome.created)?;
-    shared.install(&outcome.edit, sources, None)?;
+    for addition in &mut outcome.edit.added {
+        addition.refs = stored::simplify(shared, &addition.refs);
+    }
+    let merged = shared.install(&outcome.edit, sources, None)?;
     shared.meters.compaction.record(shared.since(began_ns));
     shared.meters.compacted_bytes.increment(outcome.created.iter().map(|meta| meta.length_bytes).sum());
     shared.show();
-    Ok(())
+    Ok(merged)
 }
 
 /// Files for new segments.

@@ -30,6 +30,7 @@ mod scan;
 mod segment_files;
 mod states;
 mod stats;
+mod stored;
 mod tuning;
 mod value;
 mod view;

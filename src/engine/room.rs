@@ -103,8 +103,12 @@ pub(super) fn make_room(shared: &Arc<Shared>, wanted: u64) {
     let job = shared.clone();
     shared.env.remote.spawn(Box::new(move || {
         let running = Running::new(&job, |current| current.making_room = false);
+        let dropped = job.drop_stand_ins().unwrap_or_else(|error| {
+            job.poison_if_internal(&error);
+            false
+        });
         let stored = store_segments(&job, wanted);
-        let released = job.env.disk.release_spares(wanted);
+        let released = job.env.disk.release_spares(wanted) || dropped;
         let any = released || stored.as_ref().is_ok_and(|any| *any);
         let failed = stored.err();
         let before = std::mem::replace(&mut job.current.lock().room_error, failed.clone());
@@ -145,7 +149,9 @@ pub(super) fn poison_if_lost(shared: &Shared, segment: &SegmentUpload, error: &E
     }
     let only_here = {
         let current = shared.current.lock();
-        current.sources.get(&segment.meta.id).is_some_and(|source| !source.is_durable())
+        // Those that merely stand in for others are no loss either.
+        let needed = current.tree.segment(segment.meta.id).is_some();
+        needed && current.sources.get(&segment.meta.id).is_some_and(|source| !source.is_durable())
     };
     if only_here && let Err(bad) = super::segment_files::verify(&*segment.source, &segment.meta) {
         shared.poison(&shared.files.check_directory().err().unwrap_or(bad));

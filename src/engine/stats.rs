@@ -93,7 +93,7 @@ impl Backend {
             waiting_epochs: current.queue.len(),
             compaction_debt_bytes: due.as_ref().map_or(0, Plan::input_bytes),
             checkpoints: current.checkpoints.len(),
-            segments: current.sources.len(),
+            segments: current.tree.segment_count(),
             segment_bytes: current.tree.version().total_bytes(),
             flush_error: current.flush_error.clone(),
             compaction_error: current.compaction_error.clone(),

@@ -19,7 +19,7 @@
 //! | 7 | lineage |
 //! | 8 | reserved: inline segments |
 //! | 9 | reserved: range tombstones |
-//! | 10 | reserved: inputs standing in for a compaction's outputs |
+//! | 10 | reserved: nothing yet (inputs that stand in for a compaction's outputs are plain references of the tree) |
 //! | 11 | reserved: operator state |
 //!
 //! A reserved or unknown tag reads as `Unsupported`: what a newer writer found worth saying is never dropped.

@@ -20,8 +20,15 @@ use crate::segment::tail::{Needs, Piece};
 /// From knowing nothing of a segment: its end, an index partition that the end doesn't hold, a block.
 const MOST_ROUNDS: usize = 3;
 
+/// Pieces that are fetched at most beyond what a segment needs that likely has the record.
+const IN_CASE_IT_ERRS: usize = 8;
+
 /// Segments of a run that a scan begins in: its first keys may lie at the end of one.
 const WALK_SEGMENTS: usize = 2;
+
+/// Those that a scan of one group begins in: it is likely to go through all of them, and a restored run may have pieces of
+/// several that are small.
+const GROUP_SEGMENTS: usize = 4;
 
 impl Tree {
     /// Fetches what a point read of `key` needs from the run numbered `from` on. With `all`, the older runs count even
@@ -43,11 +50,12 @@ impl Tree {
         if !self.has_stored() {
             return;
         }
+        let most = if prefix.is_some() { GROUP_SEGMENTS } else { WALK_SEGMENTS };
         let begin = |open: &OpenRun| -> Vec<usize> {
             let overlapping = open.run.overlapping(range);
             match direction {
-                Direction::Forward => overlapping.take(WALK_SEGMENTS).collect(),
-                Direction::Backward => overlapping.rev().take(WALK_SEGMENTS).collect(),
+                Direction::Forward => overlapping.take(most).collect(),
+                Direction::Backward => overlapping.rev().take(most).collect(),
             }
         };
         self.fetch(true, |visit| {
@@ -61,21 +69,28 @@ impl Tree {
         });
     }
 
-    /// `look` shows its visitor the segments with their needs, until that says that the rest may not be needed.
+    /// `look` shows its visitor the segments with their needs, until that says that the rest is hardly needed. A filter errs
+    /// for one key in a hundred, and in a tree of many runs that is often: so what a second segment needs that likely has
+    /// the record is asked for beside what the first one needs, and that of some in between of which nothing is known.
     fn fetch<'a>(&'a self, all: bool, look: impl Fn(&mut dyn FnMut(&'a Segment, Result<Needs>) -> bool)) {
         let mut asked: HashSet<(SegmentId, Piece)> = HashSet::new();
         for _ in 0..MOST_ROUNDS {
             let mut wanted: Vec<(&Segment, Piece)> = Vec::new();
+            let (mut found, mut before) = (0, 0);
             look(&mut |segment, needs| {
                 if segment.source().object().is_none() {
                     return false;
                 }
                 // What is bad says so when it is read.
                 let Ok(needs) = needs else { return false };
-                let likely = needs.likely;
+                let (likely, here) = (needs.likely, needs.pieces.is_empty());
                 let new = needs.pieces.into_iter().filter(|piece| asked.insert((segment.meta().id, piece.clone())));
                 wanted.extend(new.map(|piece| (segment, piece)));
-                likely && !all
+                found += usize::from(likely);
+                if found == 0 {
+                    before = wanted.len();
+                }
+                !all && ((likely && (here || found > 1)) || (found > 0 && wanted.len() > before + IN_CASE_IT_ERRS))
             });
             // A file may have arrived meanwhile.
             let objects =

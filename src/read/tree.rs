@@ -98,6 +98,12 @@ impl Tree {
         &self.version
     }
 
+    /// Number of segments.
+    #[must_use]
+    pub fn segment_count(&self) -> usize {
+        self.segments.len()
+    }
+
     /// The open segment of `id`.
     #[must_use]
     pub fn segment(&self, id: SegmentId) -> Option<&Arc<Segment>> {

@@ -100,13 +100,9 @@ fn join(mut refs: Refs) -> Refs {
     refs.sort_by(|a, b| a.range().start.cmp(&b.range().start));
     let mut out: Refs = Vec::with_capacity(refs.len());
     for r in refs {
-        if let Some(last) = out.last_mut()
-            && last.meta().id == r.meta().id
-            && last.clip().end.as_ref() == Some(&r.clip().start)
-        {
-            let clip = KeyRange { start: last.clip().start.clone(), end: r.clip().end.clone() };
-            let name = last.name().or(r.name()).cloned();
-            *last = Arc::new(SegmentRef::new(Arc::clone(r.meta()), last.root(), name, clip));
+        let both = out.last().and_then(|last| last.joined(&r));
+        if let (Some(both), Some(last)) = (both, out.last_mut()) {
+            *last = Arc::new(both);
         } else {
             out.push(r);
         }

@@ -9,6 +9,7 @@ mod edit;
 mod merge;
 mod run;
 mod segment_ref;
+mod stand_ins;
 mod tree;
 
 pub mod segment_meta;
@@ -17,6 +18,7 @@ pub use edit::{Addition, Edit, Place};
 pub use merge::merge_parents;
 pub use run::Run;
 pub use segment_ref::{RefId, SegmentRef};
+pub use stand_ins::{Itself, StandIns, pack};
 pub use tree::{MAX_LEVELS, Version};
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::segment_meta::SegmentMeta;
+use super::stand_ins::StandIns;
 use crate::base::ids::SegmentId;
 use crate::base::key::KeyRange;
 
@@ -23,6 +24,8 @@ pub struct SegmentRef {
     name: Option<Arc<str>>,
     clip: KeyRange,
     range: KeyRange,
+    /// Of a segment that a compaction made here.
+    stand_ins: Option<Arc<StandIns>>,
 }
 
 impl SegmentRef {
@@ -39,7 +42,7 @@ impl SegmentRef {
     pub fn new(meta: Arc<SegmentMeta>, root: u16, name: Option<Arc<str>>, clip: KeyRange) -> Self {
         let range = meta.range.intersect(&clip);
         let clip = if range == meta.range { KeyRange::all() } else { clip };
-        Self { meta, root, name, clip, range }
+        Self { meta, root, name, clip, range, stand_ins: None }
     }
 
     /// The segment.
@@ -66,7 +69,8 @@ impl SegmentRef {
         &self.clip
     }
 
-    /// Keys of the segment that count: its own range within the clip.
+    /// Keys of the tree that are its: the segment's own range within the clip, or more where it was given more
+    /// ([`SegmentRef::with_stand_ins`]).
     #[must_use]
     pub fn range(&self) -> &KeyRange {
         &self.range
@@ -84,11 +88,43 @@ impl SegmentRef {
         Self { root, name: Some(name), ..self.clone() }
     }
 
+    /// What may stand in for it in the store.
+    #[must_use]
+    pub fn stand_ins(&self) -> Option<&StandIns> {
+        self.stand_ins.as_deref()
+    }
+
+    /// The same segment, responsible for all keys of `extent`, with `stand_ins` that say the same as it within them.
+    #[must_use]
+    pub fn with_stand_ins(&self, extent: KeyRange, stand_ins: Option<Arc<StandIns>>) -> Self {
+        Self { range: extent, stand_ins, ..self.clone() }
+    }
+
+    /// The same keys of the segment that count, and no stand-ins.
+    #[must_use]
+    pub fn without_stand_ins(&self) -> Self {
+        Self::new(Arc::clone(&self.meta), self.root, self.name.clone(), self.clip.clone())
+    }
+
     /// The same segment with its clip narrowed to `clip`; `None` when no key is left.
     #[must_use]
     pub fn clipped(&self, clip: &KeyRange) -> Option<Self> {
-        let clipped = Self::new(Arc::clone(&self.meta), self.root, self.name.clone(), self.clip.intersect(clip));
-        (!clipped.range.is_empty()).then_some(clipped)
+        let range = self.range.intersect(clip);
+        if range.is_empty() {
+            return None;
+        }
+        let whole = range == self.meta.range || (range == self.range && self.clip == KeyRange::all());
+        let clip = if whole { KeyRange::all() } else { self.clip.intersect(clip) };
+        Some(Self { clip, range, ..self.clone() })
+    }
+
+    /// One reference for this one and `next`, when they are pieces of one segment that meet.
+    pub(super) fn joined(&self, next: &Self) -> Option<Self> {
+        let meet = self.meta.id == next.meta.id && self.clip.end.as_ref() == Some(&next.clip.start);
+        let plain = self.stand_ins.is_none() && next.stand_ins.is_none();
+        let clip = KeyRange { start: self.clip.start.clone(), end: next.clip.end.clone() };
+        let name = self.name.as_ref().or(next.name.as_ref()).cloned();
+        (meet && plain).then(|| Self::new(Arc::clone(&self.meta), self.root, name, clip))
     }
 
     /// True when a key is in both.
@@ -101,7 +137,7 @@ impl SegmentRef {
     /// the clip leaves.
     #[must_use]
     pub fn live_share(&self) -> f64 {
-        if self.range == self.meta.range {
+        if self.clip == KeyRange::all() {
             return 1.0;
         }
         let (live, all) = (group_span(&self.range), group_span(&self.meta.range));

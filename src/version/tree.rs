@@ -139,7 +139,7 @@ impl Version {
         })
     }
 
-    fn map(&self, change: impl Fn(&Arc<SegmentRef>) -> Arc<SegmentRef>) -> Result<Self> {
+    pub(super) fn map(&self, change: impl Fn(&Arc<SegmentRef>) -> Arc<SegmentRef>) -> Result<Self> {
         let mut levels = Vec::new();
         for runs in self.levels() {
             let runs = runs.iter().map(|run| Run::new(run.refs().iter().map(&change).collect()));

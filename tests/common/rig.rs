@@ -131,6 +131,8 @@ impl Task {
 pub struct Rig {
     pub clock: Arc<WallClock>,
     pub executor: Arc<StepExecutor>,
+    /// For what talks to the store, where that isn't `executor` too.
+    pub remote: Option<Arc<StepExecutor>>,
     pub objects: Arc<MemoryStore>,
     pub file_faults: Arc<Faults>,
     pub store_faults: Arc<Faults>,
@@ -162,6 +164,7 @@ impl Rig {
         Self {
             clock: Arc::default(),
             executor: Arc::default(),
+            remote: None,
             objects: Arc::default(),
             file_faults: no_faults(),
             store_faults: no_faults(),
@@ -201,7 +204,7 @@ impl Rig {
             .store_with(Arc::new(FaultyStore::new(self.objects.clone(), self.store_faults.clone())))
             .clock(self.clock.clone())
             .random(Arc::new(SeededRandom::new(self.starts)))
-            .executors(self.executor.clone(), self.executor.clone())
+            .executors(self.executor.clone(), self.remote.clone().unwrap_or_else(|| self.executor.clone()))
             .tuning(self.tuning.clone())
             .checkpoints(self.settings.clone())
             .eager_restore(self.eager)
@@ -241,6 +244,7 @@ impl Rig {
         self.env = None;
         self.next_id = 1;
         self.executor.clear();
+        self.remote.iter().for_each(|remote| remote.clear());
     }
 
     /// As [`Rig::kill`], and the directory goes.
