@@ -23,6 +23,9 @@ pub struct Args {
     /// A tenth of the sizes or less, one pair: whether it works, within five minutes. No figures to quote.
     #[arg(long)]
     pub quick: bool,
+    /// Checks C1 to C8 as short as with --quick, but for C3, whose 200 checkpoints are the point.
+    #[arg(long)]
+    pub quick_checks: bool,
     /// Writes all rows here.
     #[arg(long)]
     pub json: Option<PathBuf>,
@@ -78,6 +81,11 @@ impl Args {
     /// True for a store that a quick run does without where another variant of it takes part.
     pub fn leaves_out(&self, store: StoreKind) -> bool {
         self.quick && store == StoreKind::RocksdbFlink && self.against.contains(&StoreKind::RocksdbStrong)
+    }
+
+    /// True when checks are to be short.
+    pub fn short_checks(&self) -> bool {
+        self.quick || self.quick_checks
     }
 
     /// Pairs to run.

@@ -89,7 +89,7 @@ const WHOLE: &[Metric] = &[
 /// Both checks: they need the same states.
 pub fn compare(context: &mut Context<'_>) -> Result<()> {
     let scale = context.args.scale();
-    let rounds = |full: u64| if context.args.quick { full.div_ceil(10) } else { full };
+    let rounds = |full: u64| if context.args.short_checks() { full.div_ceil(10) } else { full };
     let (deltas, dirty) = (rounds(30), [rounds(50), rounds(10), rounds(4)]);
     let bytes = |full: u64| (full as f64 * scale) as u64;
     if context.args.wants("C1") {

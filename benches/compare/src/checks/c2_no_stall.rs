@@ -62,7 +62,7 @@ pub fn compare(context: &mut Context<'_>) -> Result<()> {
 }
 
 fn one(store: StoreKind, kept: &mut Kept, without: &Bench<'_>, with: &Bench<'_>) -> Result<()> {
-    let quick = without.args.quick;
+    let quick = without.args.short_checks();
     let per_op = |outcome: &Outcome| outcome.run_s / outcome.ops as f64;
     let free = without.start(store, Mode::Throughput)?;
     let loaded = with.start(store, Mode::Throughput)?;

@@ -39,7 +39,7 @@ pub fn compare(context: &mut Context<'_>) -> Result<()> {
     let workload = all.first().ok_or("no workload")?;
     let path = context.scratch.join("stream");
     let stream = make_stream(workload, Scale(context.args.scale()), &path)?;
-    let seconds = if context.args.quick { 4.0 } else { 60.0 };
+    let seconds = if context.args.short_checks() { 4.0 } else { 60.0 };
     let mut outcomes = Vec::new();
     for store in context.stores() {
         let bench = Bench {

@@ -19,7 +19,7 @@ pub fn compare(context: &mut Context<'_>) -> Result<()> {
         let workload = workloads::all().into_iter().find(|w| w.title() == title).ok_or("no such workload")?;
         let path = context.scratch.join("stream");
         let stream = make_stream(&workload, Scale(context.args.scale()), &path)?;
-        let budgets: &[u64] = if context.args.quick { &[64] } else { &[64, 256, 1024] };
+        let budgets: &[u64] = if context.args.short_checks() { &[64] } else { &[64, 256, 1024] };
         for budget in budgets {
             let name = format!("C7/{}-{budget}MiB", title.replace('/', "-"));
             let bench = |limited| Bench {
