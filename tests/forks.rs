@@ -111,7 +111,14 @@ fn while_it_depends_on_its_source_the_pin_stays_and_a_source_that_is_gone_is_nam
     source.inner.delete(&shared[0]).unwrap();
     let bad = inspect::verify(&target.log(), &others).unwrap().bad;
     assert!(bad.len() == 1 && bad[0].name == format!("{}/{}", source.store.url(), shared[0]), "{bad:?}");
-    source.inner.put(&shared[0], bytes, PutMode::Create).unwrap();
+    // What is shared is read to the last byte, like what is the fork's own.
+    let mut damaged = bytes.to_vec();
+    let middle = damaged.len() / 3;
+    damaged[middle] ^= 1;
+    source.inner.put(&shared[0], damaged.into(), PutMode::Create).unwrap();
+    let bad = inspect::verify(&target.log(), &others).unwrap().bad;
+    assert!(bad.len() == 1 && bad[0].name.ends_with(&shared[0]) && bad[0].reason.contains("expected"), "{bad:?}");
+    source.inner.put(&shared[0], bytes, PutMode::Overwrite).unwrap();
     // A full one isn't built on: the next restore still needs the forked one.
     run.checkpoint_as(CheckpointKind::Full);
     run.collect();

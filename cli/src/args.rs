@@ -200,7 +200,7 @@ impl TimeUnit {
 /// What `highwater checkpoints` does.
 #[derive(Debug, Subcommand)]
 pub enum CheckpointsCommand {
-    /// List the completed checkpoints, oldest first.
+    /// List the completed checkpoints by id, the newest last.
     List(StoreArgs),
     /// Show what a checkpoint holds: states, segments, key groups, metadata.
     Show(CheckpointArgs),

@@ -49,9 +49,11 @@ pub fn main(command: &CheckpointsCommand) -> Outcome<()> {
             }
             match report.bad.as_slice() {
                 [] => Ok(()),
-                bad => {
-                    let names: Vec<String> = bad.iter().map(|bad| format!("{}: {}", bad.name, bad.reason)).collect();
-                    Err(Failure::checkpoint(format!("{} damaged: {}", args.url, names.join("; "))))
+                // All of them are in what was printed.
+                [first, others @ ..] => {
+                    let more = if others.is_empty() { String::new() } else { format!(", and {} more", others.len()) };
+                    let (url, name, reason) = (&args.url, &first.name, &first.reason);
+                    Err(Failure::checkpoint(format!("{url} damaged: {name}: {reason}{more}")))
                 }
             }
         }

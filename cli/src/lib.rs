@@ -128,7 +128,7 @@ fn check_savepoint_place(url: &str) -> Outcome<()> {
             "--savepoint-at-end {url} holds a job already: name a new or an empty place"
         )));
     }
-    peek.check_not_foreign()
+    peek.check_not_foreign("--savepoint-at-end")
 }
 
 /// Copies the last checkpoint of a job that has ended to `url`.

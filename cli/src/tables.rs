@@ -43,7 +43,14 @@ pub fn list(report: &ListReport) -> String {
     }));
     let mut text = table(&rows);
     if let Some(origin) = &report.forked_from {
+        let listed = |id: &str| report.checkpoints.iter().any(|c| format!("{}/{}", c.epoch, c.id) == id);
         let state = match &origin.pin {
+            _ if origin.needed && !listed(&origin.forked) => {
+                format!(
+                    "{} is not needed any more; once its grace period is over, gc here gives up the pin there",
+                    origin.forked
+                )
+            }
             _ if origin.needed => format!("{} needs its data there", origin.forked),
             Some(pin) => format!("which isn't needed any more; the next gc here gives up its pin `{pin}`"),
             None => "which isn't needed any more".to_owned(),
@@ -69,7 +76,7 @@ pub fn show(report: &ShowReport) -> String {
     let mut groups = report.key_groups.clone();
     groups.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| (&a.operator, a.group).cmp(&(&b.operator, b.group))));
     if groups.len() > KEY_GROUPS_SHOWN {
-        let _ = write!(text, "\nthe heaviest {KEY_GROUPS_SHOWN} of {} key groups\n", groups.len());
+        let _ = write!(text, "\nthe heaviest {KEY_GROUPS_SHOWN} of {} key groups of all operators\n", groups.len());
     } else {
         text.push('\n');
     }
@@ -138,7 +145,7 @@ mod tests {
             "{\"format\":1}",
             "windows  map",
             "2/1-ab",
-            "heaviest 10 of 20",
+            "heaviest 10 of 20 key groups of all operators",
             "19         19 B   windows",
         ] {
             assert!(text.contains(part), "{text}");

@@ -77,8 +77,8 @@ pub fn format_size(bytes: u64) -> String {
     if *size == 1 {
         return format!("{bytes} B");
     }
-    // Tenths are enough for people, and need no floating point.
-    let tenths = u128::from(bytes) * 10 / u128::from(*size);
+    // Tenths, rounded, are enough for people, and need no floating point.
+    let tenths = (u128::from(bytes) * 20 / u128::from(*size)).div_ceil(2);
     format!("{}.{} {unit}", tenths / 10, tenths % 10)
 }
 
@@ -132,6 +132,7 @@ mod tests {
         assert!(parse_size("20000000TiB").is_err());
         assert_eq!(format_size(0), "0 B");
         assert_eq!(format_size(1536), "1.5 KiB");
+        assert_eq!((format_size(1_665_407), format_size(1024)), ("1.6 MiB".to_owned(), "1.0 KiB".to_owned()));
     }
 
     proptest! {

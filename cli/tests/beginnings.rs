@@ -108,6 +108,33 @@ fn killed_at_any_point_such_a_job_resumes_with_the_same_command_and_writes_the_s
 }
 
 #[test]
+fn a_beginning_whose_source_was_away_is_made_again_by_the_same_command() {
+    let job = killed(WINDOWS);
+    let (store, fork) = (job.path("store"), job.path("fork"));
+    let from = newest(&store);
+    checkpoints("fork", &store, &[&name_of(&from), fork.to_str().unwrap()]).expect(0);
+    let line = named(&job, "b", &format!("--from {}", fork.display()));
+    std::fs::rename(&store, job.path("away")).unwrap();
+    let ended = job.run(&line).expect(3);
+    assert!(ended.stderr.contains(store.to_str().unwrap()), "{ended:?}");
+    std::fs::rename(job.path("away"), &store).unwrap();
+    job.run(&line).expect(0);
+    assert_goes_on(&job, &from, "b");
+    let refused = job.run(&line).expect(2);
+    assert!(refused.stderr.contains("holds a job already"), "{refused:?}");
+}
+
+#[test]
+fn a_pin_that_is_not_there_is_not_given_up() {
+    let job = killed(WINDOWS);
+    let (store, at) = (job.path("store"), name_of(&newest(&job.path("store"))));
+    checkpoints("pin", &store, &[&at, "kept"]).expect(0);
+    let ended = checkpoints("unpin", &store, &[&at, "nope"]).expect(2);
+    assert!(ended.stderr.contains("nope") && ended.stderr.contains("kept"), "{ended:?}");
+    checkpoints("unpin", &store, &[&at, "kept"]).expect(0);
+}
+
+#[test]
 fn a_job_begins_on_a_fork_or_a_copy_as_on_the_checkpoint_itself_and_a_fork_is_resumed_with_an_output_of_its_own() {
     let job = killed(WINDOWS);
     let store = job.path("store");

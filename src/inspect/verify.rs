@@ -20,8 +20,8 @@ use crate::{Error, ErrorKind, Result};
 /// Blocks kept while one segment is checked, which goes through each of them once.
 const CACHE_BYTES: u64 = 4 << 20;
 
-/// Reads every object below the root of `log`, referenced or not, and checks every checksum in it. Of what a fork shares with other
-/// roots, it looks that it is there at its length: `verify` them for the rest.
+/// Reads every object below the root of `log`, referenced or not, and what its checkpoints share with other roots, and checks
+/// every checksum in them.
 ///
 /// # Errors
 /// `NotFound` when the root holds no job; what the store fails with. Bad objects are findings, not errors.
@@ -33,30 +33,59 @@ pub fn verify(log: &RootLog, others: &OtherRoots) -> Result<Verified> {
         ObjectKind::Manifest => check_manifest(&*store, name, entry),
     };
     let mut verified = verify::verify(log, &check, &|part| segment_names(&*store, part))?;
-    if verified.bad.is_empty() {
-        verified.bad = missing_elsewhere(&log.state()?, &*store, others)?;
+    if let Some(entry) = log.newest().ok().flatten() {
+        check_elsewhere(&entry.state, &*store, others, &cache, &mut verified)?;
     }
     Ok(verified)
 }
 
-/// What retained checkpoints reach in other roots and isn't there.
-fn missing_elsewhere(state: &LineageState, store: &dyn Store, others: &OtherRoots) -> Result<Vec<BadObject>> {
-    let mut bad = BTreeMap::new();
-    for (id, object) in state.checkpoints.iter().flat_map(|c| c.manifests().map(|object| (c.id(), object))) {
-        let manifest = read(store, object)?;
+/// Adds what retained checkpoints reach in other roots. A manifest that can't be read has been found already.
+fn check_elsewhere(
+    state: &LineageState,
+    store: &dyn Store,
+    others: &OtherRoots,
+    cache: &Arc<BlockCache>,
+    verified: &mut Verified,
+) -> Result<()> {
+    let mut shared = BTreeMap::new();
+    for object in state.checkpoints.iter().flat_map(|c| c.manifests()) {
+        let Ok(manifest) = read(store, object) else { continue };
         for (_, _, r) in manifest.version.refs() {
-            let (Some(url), Some(name)) = (manifest.root_of(r)?, r.name()) else { continue };
-            let wanted = r.meta().length_bytes;
-            let reason = match others.get(url).and_then(|root| root.length(name)) {
-                Ok(found) if found == wanted => continue,
-                Ok(found) => format!("{wanted} bytes expected, {found} found (checkpoint {id})"),
-                Err(error) if error.kind() == ErrorKind::NotFound => format!("missing (checkpoint {id}): {error}"),
-                Err(error) => return Err(error),
-            };
-            bad.insert(format!("{url}/{name}"), reason);
+            if let (Some(url), Some(name)) = (manifest.root_of(r)?, r.name()) {
+                shared.insert((url.to_owned(), name.to_string()), r.meta().length_bytes);
+            }
         }
     }
-    Ok(bad.into_iter().map(|(name, reason)| BadObject { name, reason }).collect())
+    for ((url, name), length_bytes) in shared {
+        let checked = others.get(&url).and_then(|root| check_shared(&root, cache, &name, length_bytes));
+        verified.objects += 1;
+        verified.bytes += length_bytes;
+        match checked {
+            Ok(()) => {}
+            Err(error)
+                if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::Corruption | ErrorKind::Unsupported) =>
+            {
+                let reason = match error.kind() {
+                    ErrorKind::NotFound => format!("missing: {error}"),
+                    _ => error.to_string(),
+                };
+                verified.bad.push(BadObject { name: format!("{url}/{name}"), reason });
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+fn check_shared(root: &Arc<dyn Store>, cache: &Arc<BlockCache>, name: &str, length_bytes: u64) -> Result<()> {
+    let parsed =
+        ObjectName::parse(name).ok_or_else(|| Error::corruption(format!("`{name}` is no name of a segment")))?;
+    let found = root.length(name)?;
+    if found != length_bytes {
+        return Err(Error::corruption(format!("`{name}`: {length_bytes} bytes expected, {found} found")));
+    }
+    let entry = ObjectEntry { name: name.to_owned(), length_bytes, modified_ms: 0 };
+    check_segment(root, cache, &parsed, &entry)
 }
 
 fn check_segment(

@@ -265,6 +265,23 @@ impl Highwater {
         Ok(Some((checkpoint, true)))
     }
 
+    /// True of the job's own store when an earlier attempt of the same command has made it a fork, and has completed nothing since: there
+    /// is nothing to lose, and the command goes on from there.
+    fn has_forked(&self, state: &LineageState) -> Outcome<bool> {
+        let (Some(from), Some(origin)) = (&self.place.from, &state.origin) else { return Ok(false) };
+        if state.latest().map(CompletedCheckpoint::id) != Some(origin.forked) {
+            return Ok(false);
+        }
+        let peek = Peek::at(&from.url)?;
+        // Where the other root is away, the restore says so by its name.
+        let Some(store) = peek.store() else { return Ok(true) };
+        let wanted = match &from.checkpoint {
+            Some(_) => chosen(&peek.job()?.1, from)?.id() == origin.source,
+            None => true,
+        };
+        Ok(wanted && store.url() == origin.url)
+    }
+
     fn coordinator(&self, parallelism: u32) -> Outcome<RootCoordinator> {
         let (env, store) = self.environment()?;
         let keyed = self.keyed();
@@ -290,7 +307,8 @@ impl Engine for Highwater {
 
     fn holds_job(&mut self) -> Outcome<bool> {
         let taken_over = self.place.from.as_ref().is_some_and(|from| from.claim);
-        Ok(!taken_over && self.peek.newest()?.is_some())
+        let Some(state) = self.peek.state()?.filter(|_| !taken_over) else { return Ok(false) };
+        Ok(state.latest().is_some() && !self.has_forked(&state)?)
     }
 
     fn newest(&mut self) -> Outcome<Option<Newest>> {
@@ -317,7 +335,7 @@ impl Engine for Highwater {
     }
 
     fn claim(&mut self) -> Outcome<()> {
-        self.peek.check_not_foreign()?;
+        self.peek.check_not_foreign("--store")?;
         let place = &self.place;
         // Before the store is created: a directory in use refuses the run, and then nothing may be left behind.
         if place.dir.is_dir() {

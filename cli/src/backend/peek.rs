@@ -86,12 +86,12 @@ impl Peek {
         }
     }
 
-    /// Refuses a root that holds something else than a job: no new job should be mixed with it.
+    /// Refuses a root that holds something else than a job: no new job should be mixed with it. It was named by `option`.
     ///
     /// # Errors
     ///
     /// It does (2).
-    pub fn check_not_foreign(&self) -> Outcome<()> {
+    pub fn check_not_foreign(&self, option: &str) -> Outcome<()> {
         let Some(store) = &self.store else { return Ok(()) };
         if self.state()?.is_some() {
             return Ok(());
@@ -99,7 +99,7 @@ impl Peek {
         match store.list("").outcome()?.first() {
             None => Ok(()),
             Some(object) => Err(Failure::usage(format!(
-                "{} holds no Highwater job but other files, such as `{}`: name a new or an empty place with --store",
+                "{} holds no Highwater job but other files, such as `{}`: name a new or an empty place with {option}",
                 self.url, object.name
             ))),
         }

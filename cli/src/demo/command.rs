@@ -77,7 +77,7 @@ fn check_new(store: &str) -> Outcome<()> {
         return Err(Failure::usage("the demo crashes: it needs a --store that outlives that, and memory:/// doesn't"));
     }
     match peek.newest()? {
-        None => peek.check_not_foreign(),
+        None => peek.check_not_foreign("--store"),
         Some(_) => Err(Failure::usage(format!("{store} holds a job already: name another --store"))),
     }
 }
