@@ -131,7 +131,7 @@ impl Task {
 pub struct Rig {
     pub clock: Arc<WallClock>,
     pub executor: Arc<StepExecutor>,
-    pub objects: Arc<MemoryStore>,
+    pub objects: Arc<dyn Store>,
     pub file_faults: Arc<Faults>,
     pub store_faults: Arc<Faults>,
     pub directory: tempfile::TempDir,
@@ -159,10 +159,15 @@ pub fn no_faults() -> Arc<Faults> {
 
 impl Rig {
     pub fn new(tuning: Tuning) -> Self {
+        Self::over(Arc::new(MemoryStore::default()), tuning)
+    }
+
+    /// A job in the root that `objects` is.
+    pub fn over(objects: Arc<dyn Store>, tuning: Tuning) -> Self {
         Self {
             clock: Arc::default(),
             executor: Arc::default(),
-            objects: Arc::default(),
+            objects,
             file_faults: no_faults(),
             store_faults: no_faults(),
             directory: tempfile::tempdir().unwrap(),
