@@ -32,7 +32,7 @@ use crate::io::files::{DirectoryLock, Files};
 use crate::io::local_files::LocalFiles;
 use crate::io::memory::Slabs;
 use crate::io::metered::MeteredStore;
-use crate::io::open_store::open_store_with;
+use crate::io::open_store::{StoreUrl, open_store_with};
 use crate::io::store::Store;
 use crate::io::store_options::StoreOptions;
 use crate::{Error, Result};
@@ -85,7 +85,7 @@ pub struct EnvironmentBuilder {
     directory: PathBuf,
     memory_bytes: u64,
     disk_bytes: Option<u64>,
-    store_url: Option<String>,
+    store_url: Option<StoreUrl>,
     store_options: StoreOptions,
     store: Option<Arc<dyn Store>>,
     files: Arc<dyn Files>,
@@ -114,7 +114,7 @@ impl EnvironmentBuilder {
     /// Where checkpoints go: `file:///abs/path`, a plain path, `memory:///`, or a cloud URL when its feature is
     /// on. Default: `checkpoints` below the directory, which survives a process, not a disk.
     pub fn store(mut self, url: impl Into<String>) -> Self {
-        self.store_url = Some(url.into());
+        self.store_url = Some(StoreUrl(url.into()));
         self
     }
 
@@ -190,7 +190,7 @@ impl EnvironmentBuilder {
         let lock = self.files.lock(&self.directory)?;
         let store = match (self.store, self.store_url) {
             (Some(store), _) => store,
-            (None, Some(url)) => open_store_with(&url, true, self.clock.clone(), &self.store_options)?,
+            (None, Some(StoreUrl(url))) => open_store_with(&url, true, self.clock.clone(), &self.store_options)?,
             (None, None) => {
                 let path = self.directory.join("checkpoints");
                 tracing::warn!(path = %path.display(), "no store given: checkpoints share the working directory's disk");

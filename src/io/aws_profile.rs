@@ -42,7 +42,8 @@ pub(super) fn read(options: &StoreOptions) -> Result<Profile> {
     let mut found = section(&config, &[format!("profile {profile}"), profile.to_owned()]);
     found.extend(section(&credentials, &[profile.to_owned()]));
     let given = |key: &str| found.iter().rev().find(|(name, _)| name == key).map(|(_, value)| value.clone());
-    let settings: Vec<_> = KEYS.iter().filter_map(|(key, setting)| Some(((*setting).to_owned(), given(key)?))).collect();
+    let settings: Vec<_> =
+        KEYS.iter().filter_map(|(key, setting)| Some(((*setting).to_owned(), given(key)?))).collect();
     let keys = settings.iter().filter(|(name, _)| name.contains("key")).count();
     match named {
         Some(profile) if keys < 2 => {
@@ -53,7 +54,13 @@ pub(super) fn read(options: &StoreOptions) -> Result<Profile> {
                 shown(config)
             )))
         }
-        _ => Ok(Profile { settings: if keys < 2 { settings.into_iter().filter(|(name, _)| name == "aws_region").collect() } else { settings } }),
+        _ => Ok(Profile {
+            settings: if keys < 2 {
+                settings.into_iter().filter(|(name, _)| name == "aws_region").collect()
+            } else {
+                settings
+            },
+        }),
     }
 }
 
@@ -85,7 +92,8 @@ mod tests {
             "# mine\n[default]\naws_access_key_id = A\naws_secret_access_key = marked-secret=\n[other]\naws_access_key_id = B\n",
         )
         .unwrap();
-        std::fs::write(&config, "[profile other]\nregion = eu-north-1\n[default]\nregion=eu-west-1\nsso_session = x\n").unwrap();
+        std::fs::write(&config, "[profile other]\nregion = eu-north-1\n[default]\nregion=eu-west-1\nsso_session = x\n")
+            .unwrap();
         let options = StoreOptions::default()
             .environment(false)
             .set("AWS_SHARED_CREDENTIALS_FILE", credentials.display().to_string())

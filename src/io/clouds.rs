@@ -56,11 +56,9 @@ pub(super) fn open(url: &str, options: &StoreOptions) -> Result<Arc<dyn Store>> 
     if parsed.query().is_some() || (!parsed.username().is_empty() && !user_is_name) {
         return Err(bad("credentials and settings belong in the environment or in the options, not in the URL"));
     }
-    let mut settings = options.beginning(cloud.prefix);
+    let settings = options.beginning(cloud.prefix);
     #[cfg(feature = "aws")]
-    if cloud.feature == "aws" {
-        add_profile(&mut settings, options)?;
-    }
+    let settings = if cloud.feature == "aws" { with_profile(settings, options)? } else { settings };
     if let Some(unknown) = options.own().find(|name| name.starts_with(cloud.prefix) && !knows(&cloud, name)) {
         return Err(bad(&format!("unknown setting `{unknown}`")));
     }
@@ -106,9 +104,9 @@ fn knows(cloud: &Cloud, setting: &str) -> bool {
         }
 }
 
-/// Keys of a profile, where nothing else says how to sign.
+/// `settings`, and the keys of a profile where they don't say how to sign.
 #[cfg(feature = "aws")]
-fn add_profile(settings: &mut BTreeMap<String, String>, options: &StoreOptions) -> Result<()> {
+fn with_profile(mut settings: BTreeMap<String, String>, options: &StoreOptions) -> Result<BTreeMap<String, String>> {
     const ELSEWHERE: [&str; 6] = [
         "aws_access_key_id",
         "aws_secret_access_key",
@@ -118,7 +116,7 @@ fn add_profile(settings: &mut BTreeMap<String, String>, options: &StoreOptions) 
         "aws_skip_signature",
     ];
     if ELSEWHERE.iter().any(|name| settings.contains_key(*name)) {
-        return Ok(());
+        return Ok(settings);
     }
     for (name, value) in super::aws_profile::read(options)?.settings {
         let has_region = ["aws_region", "aws_default_region"].iter().any(|name| settings.contains_key(*name));
@@ -126,12 +124,13 @@ fn add_profile(settings: &mut BTreeMap<String, String>, options: &StoreOptions) 
             settings.insert(name, value);
         }
     }
-    Ok(())
+    Ok(settings)
 }
 
 fn check_http(root: &str, cloud: &Cloud, scheme: &str, settings: &BTreeMap<String, String>) -> Result<()> {
     let allow = format!("{}allow_http", cloud.prefix);
-    let is_true = |name: &str| settings.get(name).is_some_and(|value| value.eq_ignore_ascii_case("true") || value == "1");
+    let is_true =
+        |name: &str| settings.get(name).is_some_and(|value| value.eq_ignore_ascii_case("true") || value == "1");
     if is_true(&allow) || is_true("azure_storage_use_emulator") {
         return Ok(());
     }
@@ -156,7 +155,8 @@ fn retries(retry_for: Duration) -> RetryConfig {
 }
 
 fn build(cloud: &Cloud, url: &Url, mut settings: BTreeMap<String, String>, retry: RetryConfig) -> Opened {
-    let lacking = || Error::new(ErrorKind::Unsupported, format!("this build lacks the cargo feature `{}`", cloud.feature));
+    let lacking =
+        || Error::new(ErrorKind::Unsupported, format!("this build lacks the cargo feature `{}`", cloud.feature));
     // Google's client would allow it unasked.
     settings.entry(format!("{}allow_http", cloud.prefix)).or_insert_with(|| "false".to_owned());
     match cloud.feature {
@@ -174,10 +174,6 @@ fn build(cloud: &Cloud, url: &Url, mut settings: BTreeMap<String, String>, retry
         }
         #[cfg(feature = "azure")]
         "azure" => {
-            let emulator = settings.get("azure_storage_use_emulator").is_some_and(|value| value == "true");
-            if emulator {
-                settings.remove("azure_allow_http");
-            }
             let builder = object_store::azure::MicrosoftAzureBuilder::new().with_url(url.as_str()).with_retry(retry);
             let builder = configured(builder, settings, |builder, key, value| builder.with_config(key, value));
             Ok(Arc::new(builder.build().map_err(refused)?))

@@ -351,7 +351,8 @@ impl Store for HdfsStore {
     fn length(&self, name: &str) -> Result<u64> {
         names::check_name(name)?;
         let (root, owned) = (self.root.clone(), name.to_owned());
-        let found = self.wait("looking up", name, async move { root.client.get_file_info(&root.path_of(&owned)).await })?;
+        let found =
+            self.wait("looking up", name, async move { root.client.get_file_info(&root.path_of(&owned)).await })?;
         if found.isdir {
             return Err(Error::new(ErrorKind::NotFound, format!("object `{name}` in `{}`", self.url)));
         }

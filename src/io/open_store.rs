@@ -19,6 +19,16 @@ use super::store_options::StoreOptions;
 use crate::base::clock::Clock;
 use crate::{Error, ErrorKind, Result};
 
+/// A URL as a user wrote it, which may hold what must not be printed.
+#[derive(Clone)]
+pub struct StoreUrl(pub String);
+
+impl std::fmt::Debug for StoreUrl {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&shown(&self.0))
+    }
+}
+
 /// Opens the root that `url` names. With `create`, a local root that isn't there is made.
 ///
 /// # Errors
@@ -56,7 +66,9 @@ fn open_unpaced(url: &str, create: bool, clock: Arc<dyn Clock>, options: &StoreO
         },
         Some("s3" | "s3a") => by_feature(url, create, options, cfg!(feature = "aws"), "aws"),
         Some("gs") => by_feature(url, create, options, cfg!(feature = "gcp"), "gcp"),
-        Some("az" | "abfs" | "abfss" | "azure" | "adl") => by_feature(url, create, options, cfg!(feature = "azure"), "azure"),
+        Some("az" | "abfs" | "abfss" | "azure" | "adl") => {
+            by_feature(url, create, options, cfg!(feature = "azure"), "azure")
+        }
         Some("http" | "https") => by_feature(url, create, options, cfg!(feature = "http"), "http"),
         Some("hdfs") => by_feature(url, create, options, cfg!(feature = "hdfs"), "hdfs"),
         Some(scheme) => Err(Error::invalid(format!(
@@ -67,6 +79,8 @@ fn open_unpaced(url: &str, create: bool, clock: Arc<dyn Clock>, options: &StoreO
 }
 
 fn by_feature(url: &str, create: bool, options: &StoreOptions, built: bool, feature: &str) -> Result<Arc<dyn Store>> {
+    // Each is used by some builds.
+    let _ = (create, options);
     match feature {
         _ if !built => {
             let message = format!("store `{}`: this build lacks the cargo feature `{feature}`", shown(url));
@@ -77,7 +91,7 @@ fn by_feature(url: &str, create: bool, options: &StoreOptions, built: bool, feat
         #[cfg(any(feature = "aws", feature = "gcp", feature = "azure", feature = "http"))]
         _ => super::clouds::open(url, options),
         #[cfg(not(any(feature = "aws", feature = "gcp", feature = "azure", feature = "http")))]
-        _ => Err(Error::internal(format!("no store for {options:?}, to be made: {create}"))),
+        _ => Err(Error::internal(format!("no store behind the cargo feature `{feature}`"))),
     }
 }
 

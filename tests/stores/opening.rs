@@ -29,29 +29,31 @@ pub fn no_error_and_nothing_printed_shows_a_secret(place: &Place) {
     let directory = tempfile::tempdir().unwrap();
     let env = Environment::builder(directory.path()).store(&place.url).store_options(options.clone()).open().unwrap();
     let mut shown = vec![format!("{options:?} {store:?} {}", store.url()), format!("{env:?}")];
-    let mut refused = |outcome: highwater::Result<()>| {
+    let refused = |shown: &mut Vec<String>, outcome: highwater::Result<()>| {
         let error = outcome.unwrap_err();
         shown.push(format!("{error} {error:?}"));
         error.kind()
     };
-    assert_eq!(refused(store.put("a", Bytes::new(), PutMode::Create)), ErrorKind::InvalidArgument);
-    refused(store.get("a").map(drop));
-    refused(store.list("").map(drop));
-    refused(store.delete("a"));
-    refused(env.latest_checkpoint().map(drop));
+    assert_eq!(refused(&mut shown, store.put("a", Bytes::new(), PutMode::Create)), ErrorKind::InvalidArgument);
+    refused(&mut shown, store.get("a").map(drop));
+    refused(&mut shown, store.list("").map(drop));
+    refused(&mut shown, store.delete("a"));
+    refused(&mut shown, env.latest_checkpoint().map(drop));
     let pieces = &mut (0..20).map(|_| Ok(Bytes::from(vec![1; 1 << 20])));
-    refused(store.put_stream("b", pieces, PutMode::Create));
+    refused(&mut shown, store.put_stream("b", pieces, PutMode::Create));
+    let with_secret = format!("s3://me:{MARKED}@bucket/job?token={MARKED}");
+    shown.push(format!("{:?}", Environment::builder(directory.path()).store(with_secret)));
     // In a URL, where it doesn't belong.
     let (scheme, rest) = place.url.split_once("://").unwrap();
     for url in [format!("{scheme}://me:{MARKED}@{rest}"), format!("{}?token={MARKED}", place.url)] {
         let opened = open_store_with(&url, true, Arc::new(SystemClock), &options);
-        assert_eq!(refused(opened.map(drop)), ErrorKind::InvalidArgument, "{url}");
+        assert_eq!(refused(&mut shown, opened.map(drop)), ErrorKind::InvalidArgument, "{url}");
     }
     // A setting that nobody knows is named, not shown.
     let prefix = setting.split('_').next().unwrap();
     let typo = options.clone().set(&format!("{prefix}_SECERT"), MARKED);
     let opened = open_store_with(&place.url, true, Arc::new(SystemClock), &typo);
-    assert_eq!(refused(opened.map(drop)), ErrorKind::InvalidArgument);
+    assert_eq!(refused(&mut shown, opened.map(drop)), ErrorKind::InvalidArgument);
     assert!(shown.last().unwrap().contains("_secert"), "{shown:?}");
     for text in shown {
         assert!(!text.contains(secret) && !text.contains(MARKED), "{text}");

@@ -35,7 +35,9 @@ pub(super) fn broken(answers: Vec<Result<Bytes>>, head: &[u8]) -> Result<Vec<&'s
     match get {
         Some(Ok(found)) if found == head => {}
         Some(Ok(_)) => broken.push("an object that was just written has other bytes"),
-        Some(Err(error)) if error.kind() == ErrorKind::NotFound => broken.push("an object that was just written isn't there"),
+        Some(Err(error)) if error.kind() == ErrorKind::NotFound => {
+            broken.push("an object that was just written isn't there")
+        }
         Some(Err(error)) => return Err(error),
         None => return Err(Error::internal("a get from the root log without an answer")),
     }

@@ -408,7 +408,10 @@ fn a_store_that_replaces_what_must_not_be_replaced_is_refused_at_the_first_claim
         let world = World::over(Arc::new(Careless(inner.clone())), clock);
         let error = world.log().claim(&[]).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unsupported, "round {round}");
-        assert!(error.to_string().contains("careless://bucket/job") && error.to_string().contains("create-only"), "{error}");
+        assert!(
+            error.to_string().contains("careless://bucket/job") && error.to_string().contains("create-only"),
+            "{error}"
+        );
     }
 }
 
