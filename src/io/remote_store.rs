@@ -28,6 +28,9 @@ const PART_BYTES: usize = 8 << 20;
 /// Parts of one object that are on their way at one time.
 const PARTS_AT_A_TIME: usize = 2;
 
+/// Characters of a client's error that ours quotes.
+const MOST_SAID_CHARS: usize = 400;
+
 /// Requests of one call that are under way at one time.
 const MOST_TOGETHER: usize = 64;
 
@@ -95,7 +98,12 @@ impl RemoteStore {
             _ => ErrorKind::Unavailable,
         };
         // The error itself may quote signed URLs, so it doesn't become the source.
-        let said = masked(redact(&error.to_string()), &self.secrets);
+        let mut said = masked(redact(&error.to_string()), &self.secrets);
+        // Servers explain a refusal with pages of what they reckoned.
+        if let Some((end, _)) = said.char_indices().nth(MOST_SAID_CHARS) {
+            said.truncate(end);
+            said.push_str(" ...");
+        }
         Error::new(kind, format!("{doing} `{name}` in `{}`: {said}", self.url))
     }
 
