@@ -81,6 +81,7 @@ pub use engine::{
     Backend, BackendStats, Cursor, Environment, EnvironmentBuilder, EnvironmentStats, Operator, Prefix, RawState,
     ReadView, RestoredPart, Scan, Subtask, Tuning, Value, ViewEntry,
 };
+pub use io::store_options::StoreOptions;
 pub use manifest::CheckpointKind;
 pub use state::{
     Address, AggregatingState, Aggregator, Codec, KeyedState, ListState, MapState, OrderedCodec, ReducingState, Serde,

@@ -17,7 +17,7 @@ use highwater::base::cursor::Direction;
 use highwater::base::key::KeyParts;
 use highwater::base::merge_operator::MergeOperator;
 use highwater::io::faulty::Fault;
-use highwater::io::store::{PutMode, Store};
+use highwater::io::store::PutMode;
 use highwater::*;
 
 fn refused<T: std::fmt::Debug>(outcome: Result<T>, names: &[&str]) {

@@ -18,7 +18,8 @@ const FLOORS: [&[&str]; 7] = [
 ];
 
 /// The rooms that may use a dependency that has a door.
-const DOORS: [(&str, &[&str]); 6] = [
+const DOORS: [(&str, &[&str]); 7] = [
+    ("hdfs_native", &["io"]),
     ("memmap2", &["base", "io"]),
     ("metrics", &["base"]),
     ("object_store", &["io"]),

@@ -11,7 +11,6 @@ use common::rig::{Rig, Task};
 use common::tiny;
 use highwater::checkpoint::manifests::read_part;
 use highwater::checkpoint::object_name::{ObjectKind, ObjectName};
-use highwater::io::store::Store;
 use highwater::*;
 
 fn segments(names: &BTreeSet<String>) -> usize {

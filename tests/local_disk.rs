@@ -12,7 +12,7 @@ use common::rig::Rig;
 use common::tiny;
 use highwater::base::clock::Clock;
 use highwater::io::faulty::Fault;
-use highwater::io::store::{PutMode, Store};
+use highwater::io::store::PutMode;
 use highwater::*;
 
 fn folder(rig: &Rig, subtask: u32) -> PathBuf {

@@ -118,7 +118,7 @@ impl Uploader for StoreUploader {
             // A new name for every attempt: an attempt that seemed to fail may still arrive.
             let name = self.next_name(segment.meta.hash, own, ObjectKind::Segment);
             let mut chunks = VerifiedChunks::new(segment, cancel);
-            self.store.put_stream(&name, &mut chunks, PutMode::Create)?;
+            self.store.put_stream(&name, &mut chunks, PutMode::Create).map_err(may_be_own)?;
             Ok(name.into())
         })
     }
@@ -130,7 +130,7 @@ impl Uploader for StoreUploader {
             let name = self.next_name(hash, Some(checkpoint.id), ObjectKind::Manifest);
             self.store
                 .put(&name, bytes.clone(), PutMode::Create)
-                .map_err(|e| e.context(format!("checkpoint {checkpoint}")))?;
+                .map_err(|e| may_be_own(e).context(format!("checkpoint {checkpoint}")))?;
             Ok(ObjectRef { name, length_bytes: bytes.len() as u64, hash })
         })
     }
@@ -143,6 +143,15 @@ impl Uploader for StoreUploader {
         let name = ObjectName::parse(name)?;
         let ours = name.folder == self.folder && (name.subtask, name.epoch) == (self.subtask, self.epoch);
         (ours && self.counters().contains(&name.counter)).then_some(name.counter)
+    }
+}
+
+/// A new name that is taken was taken by ourselves: the client repeated a request whose answer was lost. The next attempt takes another
+/// name, since no one vouches for what stands under this one.
+fn may_be_own(error: Error) -> Error {
+    match error.kind() {
+        ErrorKind::AlreadyExists => Error::with_source(ErrorKind::Unavailable, error.message().to_owned(), error),
+        _ => error,
     }
 }
 

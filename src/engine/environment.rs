@@ -33,9 +33,10 @@ use crate::io::files::{DirectoryLock, Files};
 use crate::io::local_files::LocalFiles;
 use crate::io::memory::Slabs;
 use crate::io::metered::MeteredStore;
-use crate::io::open_store::open_store;
+use crate::io::open_store::{StoreUrl, open_store_with};
 use crate::io::other_roots::OtherRoots;
 use crate::io::store::Store;
+use crate::io::store_options::StoreOptions;
 use crate::{Error, Result};
 
 /// Threads that flush and merge, and threads that talk to the store. Apart, so that a store that hangs doesn't
@@ -86,7 +87,8 @@ pub struct EnvironmentBuilder {
     directory: PathBuf,
     memory_bytes: u64,
     disk_bytes: Option<u64>,
-    store_url: Option<String>,
+    store_url: Option<StoreUrl>,
+    store_options: StoreOptions,
     store: Option<Arc<dyn Store>>,
     other_roots: Vec<Arc<dyn Store>>,
     files: Arc<dyn Files>,
@@ -115,7 +117,13 @@ impl EnvironmentBuilder {
     /// Where checkpoints go: `file:///abs/path`, a plain path, `memory:///`, or a cloud URL when its feature is
     /// on. Default: `checkpoints` below the directory, which survives a process, not a disk.
     pub fn store(mut self, url: impl Into<String>) -> Self {
-        self.store_url = Some(url.into());
+        self.store_url = Some(StoreUrl(url.into()));
+        self
+    }
+
+    /// How the store that a URL names is reached: settings and credentials, retries, bandwidth.
+    pub fn store_options(mut self, options: StoreOptions) -> Self {
+        self.store_options = options;
         self
     }
 
@@ -191,11 +199,11 @@ impl EnvironmentBuilder {
         let lock = self.files.lock(&self.directory)?;
         let store = match (self.store, self.store_url) {
             (Some(store), _) => store,
-            (None, Some(url)) => open_store(&url, true, self.clock.clone())?,
+            (None, Some(StoreUrl(url))) => open_store_with(&url, true, self.clock.clone(), &self.store_options)?,
             (None, None) => {
                 let path = self.directory.join("checkpoints");
                 tracing::warn!(path = %path.display(), "no store given: checkpoints share the working directory's disk");
-                open_store(&path.to_string_lossy(), true, self.clock.clone())?
+                open_store_with(&path.to_string_lossy(), true, self.clock.clone(), &self.store_options)?
             }
         };
         let metered = Arc::new(MeteredStore::new(store, self.clock.clone()));
@@ -389,6 +397,7 @@ impl Environment {
             memory_bytes: 256 << 20,
             disk_bytes: None,
             store_url: None,
+            store_options: StoreOptions::default(),
             store: None,
             other_roots: Vec::new(),
             files: Arc::new(LocalFiles::new()),

@@ -292,24 +292,15 @@ impl Store for LocalStore {
     }
 
     fn leftovers(&self) -> Result<Vec<ObjectEntry>> {
-        self.list_if("", &is_leftover)
+        self.list_if("", &names::is_leftover)
     }
 
     fn delete_leftover(&self, name: &str) -> Result<()> {
-        if !is_leftover(name) {
+        if !names::is_leftover(name) {
             return Err(Error::invalid(format!("`{}` is no leftover of an interrupted write", name.escape_debug())));
         }
         self.remove(name)
     }
-}
-
-/// True for `name#N`, ours (`#process.number`) and object_store's.
-fn is_leftover(name: &str) -> bool {
-    name.rsplit_once('#').is_some_and(|(object, number)| {
-        names::check_name(object).is_ok()
-            && number.starts_with(|c: char| c.is_ascii_digit())
-            && number.bytes().all(|b| b.is_ascii_digit() || b == b'.')
-    })
 }
 
 fn refuse_link(path: &Path, metadata: Option<&Metadata>) -> Result<()> {

@@ -51,6 +51,16 @@ pub fn check_prefix(prefix: &str) -> Result<()> {
     }
 }
 
+/// True for `name#N`, what interrupted writes leave: ours (`#process.number` on local disks) and object_store's.
+#[must_use]
+pub fn is_leftover(name: &str) -> bool {
+    name.rsplit_once('#').is_some_and(|(object, number)| {
+        check_name(object).is_ok()
+            && number.starts_with(|c: char| c.is_ascii_digit())
+            && number.bytes().all(|b| b.is_ascii_digit() || b == b'.')
+    })
+}
+
 /// `text` as one part of an object's name; see the module.
 #[must_use]
 pub fn encode_part(text: &str) -> String {

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `file:///abs/path`, a plain path | a local directory, synced |
 //! | `memory:///` | in memory, private to whoever opened it |
-//! | `s3://`, `gs://`, `az://` and `abfss://`, `http://` and `https://` | by cargo feature; credentials from the environment |
+//! | `s3://`, `gs://`, `az://` and `abfss://`, `hdfs://`, `http://` and `https://` | by cargo feature, reached as [`StoreOptions`] says |
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,16 +13,49 @@ use url::Url;
 
 use super::local_store::LocalStore;
 use super::memory_store::MemoryStore;
+use super::paced_store::PacedStore;
 use super::store::Store;
+use super::store_options::StoreOptions;
 use crate::base::clock::Clock;
 use crate::{Error, ErrorKind, Result};
+
+/// A URL as a user wrote it, which may hold what must not be printed.
+#[derive(Clone)]
+pub struct StoreUrl(pub String);
+
+impl std::fmt::Debug for StoreUrl {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&shown(&self.0))
+    }
+}
 
 /// Opens the root that `url` names. With `create`, a local root that isn't there is made.
 ///
 /// # Errors
-/// `InvalidArgument` for what is no URL of a store; `Unsupported` for one that this build has no store for; `NotFound`
-/// when a local root isn't there.
+/// `InvalidArgument` for what is no URL of a store, for settings or credentials that make no sense, and for plain HTTP that wasn't
+/// asked for; `Unsupported` for a store that this build lacks; `NotFound` when a local root isn't there.
 pub fn open_store(url: &str, create: bool, clock: Arc<dyn Clock>) -> Result<Arc<dyn Store>> {
+    open_store_with(url, create, clock, &StoreOptions::default())
+}
+
+/// As [`open_store`], with options.
+///
+/// # Errors
+/// As [`open_store`].
+pub fn open_store_with(
+    url: &str,
+    create: bool,
+    clock: Arc<dyn Clock>,
+    options: &StoreOptions,
+) -> Result<Arc<dyn Store>> {
+    let store = open_unpaced(url, create, clock.clone(), options)?;
+    Ok(match options.upload_bytes_per_second {
+        Some(bytes) => Arc::new(PacedStore::new(store, clock, bytes)),
+        None => store,
+    })
+}
+
+fn open_unpaced(url: &str, create: bool, clock: Arc<dyn Clock>, options: &StoreOptions) -> Result<Arc<dyn Store>> {
     match scheme_of(url) {
         None if url.is_empty() => Err(Error::invalid("an empty store URL")),
         None => Ok(Arc::new(LocalStore::open(&PathBuf::from(url), create)?)),
@@ -31,17 +64,34 @@ pub fn open_store(url: &str, create: bool, clock: Arc<dyn Clock>) -> Result<Arc<
             "memory:" => Ok(Arc::new(MemoryStore::new(clock))),
             _ => Err(Error::invalid(format!("store `{}`: write `memory:///`, it takes no path", shown(url)))),
         },
-        Some("s3" | "s3a") => remote::open(url, "aws"),
-        Some("gs") => remote::open(url, "gcp"),
-        Some("az" | "abfs" | "abfss" | "azure" | "adl") => remote::open(url, "azure"),
-        Some("http" | "https") => remote::open(url, "http"),
-        Some("hdfs") => {
-            Err(Error::new(ErrorKind::Unsupported, format!("store `{}`: there is no HDFS store yet", shown(url))))
+        Some("s3" | "s3a") => by_feature(url, create, options, cfg!(feature = "aws"), "aws"),
+        Some("gs") => by_feature(url, create, options, cfg!(feature = "gcp"), "gcp"),
+        Some("az" | "abfs" | "abfss" | "azure" | "adl") => {
+            by_feature(url, create, options, cfg!(feature = "azure"), "azure")
         }
+        Some("http" | "https") => by_feature(url, create, options, cfg!(feature = "http"), "http"),
+        Some("hdfs") => by_feature(url, create, options, cfg!(feature = "hdfs"), "hdfs"),
         Some(scheme) => Err(Error::invalid(format!(
-            "store `{}`: unknown scheme `{scheme}`; known are file, memory, s3, gs, az, abfss, http and https",
+            "store `{}`: unknown scheme `{scheme}`; known are file, memory, s3, gs, az, abfss, hdfs, http and https",
             shown(url)
         ))),
+    }
+}
+
+fn by_feature(url: &str, create: bool, options: &StoreOptions, built: bool, feature: &str) -> Result<Arc<dyn Store>> {
+    // Each is used by some builds.
+    let _ = (create, options);
+    match feature {
+        _ if !built => {
+            let message = format!("store `{}`: this build lacks the cargo feature `{feature}`", shown(url));
+            Err(Error::new(ErrorKind::Unsupported, message))
+        }
+        #[cfg(feature = "hdfs")]
+        "hdfs" => Ok(Arc::new(super::hdfs_store::HdfsStore::open(url, create, options)?)),
+        #[cfg(any(feature = "aws", feature = "gcp", feature = "azure", feature = "http"))]
+        _ => super::clouds::open(url, options),
+        #[cfg(not(any(feature = "aws", feature = "gcp", feature = "azure", feature = "http")))]
+        _ => Err(Error::internal(format!("no store behind the cargo feature `{feature}`"))),
     }
 }
 
@@ -64,7 +114,7 @@ fn file_path(url: &str) -> Result<PathBuf> {
 }
 
 /// `url` without user, password and query.
-fn shown(url: &str) -> String {
+pub(super) fn shown(url: &str) -> String {
     let plain = url.split(['?', '#']).next().unwrap_or_default();
     match plain.split_once("://") {
         Some((scheme, rest)) => {
@@ -78,41 +128,6 @@ fn shown(url: &str) -> String {
             format!("{scheme}://{kept}{path}")
         }
         None => plain.to_owned(),
-    }
-}
-
-#[cfg(any(feature = "aws", feature = "gcp", feature = "azure", feature = "http"))]
-mod remote {
-    use super::{Arc, Error, ErrorKind, Result, Store, Url, shown};
-    use crate::io::remote_store::RemoteStore;
-
-    pub(super) fn open(url: &str, feature: &str) -> Result<Arc<dyn Store>> {
-        let built = match feature {
-            "aws" => cfg!(feature = "aws"),
-            "gcp" => cfg!(feature = "gcp"),
-            "azure" => cfg!(feature = "azure"),
-            _ => cfg!(feature = "http"),
-        };
-        if !built {
-            let message = format!("store `{}`: this build lacks the cargo feature `{feature}`", shown(url));
-            return Err(Error::new(ErrorKind::Unsupported, message));
-        }
-        let parsed = Url::parse(url).map_err(|e| Error::invalid(format!("store `{}`: {e}", shown(url))))?;
-        // Its error may quote the URL with its credentials.
-        let (store, prefix) = object_store::parse_url_opts(&parsed, std::env::vars())
-            .map_err(|_| Error::invalid(format!("store `{}`: bad URL or credentials missing", shown(url))))?;
-        let rooted = object_store::prefix::PrefixStore::new(store, prefix);
-        Ok(Arc::new(RemoteStore::new(Arc::new(rooted), shown(url).trim_end_matches('/'))?))
-    }
-}
-
-#[cfg(not(any(feature = "aws", feature = "gcp", feature = "azure", feature = "http")))]
-mod remote {
-    use super::{Arc, Error, ErrorKind, Result, Store, shown};
-
-    pub(super) fn open(url: &str, feature: &str) -> Result<Arc<dyn Store>> {
-        let message = format!("store `{}`: this build lacks the cargo feature `{feature}`", shown(url));
-        Err(Error::new(ErrorKind::Unsupported, message))
     }
 }
 
@@ -147,7 +162,6 @@ mod tests {
         for (url, kind, part) in [
             ("", ErrorKind::InvalidArgument, "empty"),
             ("ftp://me:secret@host/x?token=secret", ErrorKind::InvalidArgument, "unknown scheme `ftp`"),
-            ("hdfs://nn/x", ErrorKind::Unsupported, "HDFS"),
             ("memory:///x", ErrorKind::InvalidArgument, "memory:///"),
             ("file://host/x", ErrorKind::InvalidArgument, "file:///absolute"),
             ("file:///x?y", ErrorKind::InvalidArgument, "%3F"),
@@ -158,6 +172,8 @@ mod tests {
         }
         #[cfg(not(feature = "aws"))]
         assert!(open("s3://bucket/x", true).unwrap_err().to_string().contains("feature `aws`"));
+        #[cfg(not(feature = "hdfs"))]
+        assert_eq!(open("hdfs://host/x", true).unwrap_err().kind(), ErrorKind::Unsupported);
     }
 
     #[test]

@@ -1,15 +1,12 @@
 //! Stores behind the `object_store` crate: clouds, by cargo feature.
 //!
-//! That crate is asynchronous and wants a tokio runtime. Each store here owns a small one and hands it every request;
-//! the calling thread waits on a channel. So it doesn't matter whether the caller is inside some runtime itself, and
-//! dropping the store leaves its threads to end on their own.
+//! That crate is asynchronous: [`Threads`] run it, the caller waits. No error, and nothing that is printed of a store, holds a
+//! secret: URLs lose their queries, and the values that are told to be secret are masked wherever they turn up.
 
 use std::collections::VecDeque;
 use std::future::Future;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
-use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use futures_util::future::BoxFuture;
@@ -19,10 +16,8 @@ use object_store::{GetOptions, MultipartUpload, ObjectStore, ObjectStoreExt, Put
 
 use super::names;
 use super::store::{ObjectEntry, PutMode, Request, Store, answer};
+use super::threads::{Threads, UnderWay};
 use crate::{Error, ErrorKind, Result};
-
-/// Threads that drive requests; they hardly compute.
-const RUNTIME_THREADS: usize = 2;
 
 /// Objects from this length on go up in parts: below, the two or three further requests cost more than they save.
 const IN_PARTS_FROM_BYTES: usize = 16 << 20;
@@ -33,12 +28,11 @@ const PART_BYTES: usize = 8 << 20;
 /// Parts of one object that are on their way at one time.
 const PARTS_AT_A_TIME: usize = 2;
 
+/// Characters of a client's error that ours quotes.
+const MOST_SAID_CHARS: usize = 400;
+
 /// Requests of one call that are under way at one time.
 const MOST_TOGETHER: usize = 64;
-
-/// Longest wait for the answer to one request, whose thread then serves others: well beyond the three minutes for which
-/// `object_store` itself retries (`RetryConfig`), and long enough to list a million objects.
-const REQUEST_DEADLINE: Duration = Duration::from_secs(600);
 
 /// See the module.
 pub struct RemoteStore {
@@ -46,15 +40,9 @@ pub struct RemoteStore {
     url: String,
     in_parts_from_bytes: usize,
     part_bytes: usize,
-    deadline: Duration,
-    /// `None` only while being dropped.
-    runtime: Option<tokio::runtime::Runtime>,
-}
-
-/// A request that our threads are at.
-struct UnderWay<T> {
-    receiver: Receiver<object_store::Result<T>>,
-    request: tokio::task::JoinHandle<()>,
+    threads: Threads,
+    /// What no error may show.
+    secrets: Vec<String>,
 }
 
 impl std::fmt::Debug for RemoteStore {
@@ -70,14 +58,16 @@ impl RemoteStore {
     /// `ResourceExhausted` when threads can't be started.
     pub fn new(inner: Arc<dyn ObjectStore>, url: impl Into<String>) -> Result<Self> {
         let url = url.into();
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(RUNTIME_THREADS)
-            .thread_name("highwater-store")
-            .enable_all()
-            .build()
-            .map_err(|e| Error::with_source(ErrorKind::ResourceExhausted, format!("threads for `{url}`"), e))?;
+        let threads = Threads::start(&url)?;
         let (in_parts_from_bytes, part_bytes) = (IN_PARTS_FROM_BYTES, PART_BYTES);
-        Ok(Self { inner, url, in_parts_from_bytes, part_bytes, deadline: REQUEST_DEADLINE, runtime: Some(runtime) })
+        Ok(Self { inner, url, in_parts_from_bytes, part_bytes, threads, secrets: Vec::new() })
+    }
+
+    /// The same, whose errors show none of `secrets`, whatever the server quotes.
+    #[must_use]
+    pub fn with_secrets(mut self, secrets: Vec<String>) -> Self {
+        self.secrets = secrets;
+        self
     }
 
     /// Runs `future` on our threads and waits for it here, up to the deadline.
@@ -87,38 +77,12 @@ impl RemoteStore {
         name: &str,
         future: impl Future<Output = object_store::Result<T>> + Send + 'static,
     ) -> Result<T> {
-        self.answer(doing, name, self.start(future)?)
+        self.answer(doing, name, self.threads.begin(future)?)
     }
 
-    /// Runs `future` on our threads.
-    fn start<T: Send + 'static>(
-        &self,
-        future: impl Future<Output = object_store::Result<T>> + Send + 'static,
-    ) -> Result<UnderWay<T>> {
-        let Some(runtime) = &self.runtime else {
-            return Err(Error::new(ErrorKind::Closed, format!("store `{}`", self.url)));
-        };
-        let (sender, receiver) = std::sync::mpsc::sync_channel(1);
-        let request = runtime.spawn(async move {
-            let _ = sender.send(future.await);
-        });
-        Ok(UnderWay { receiver, request })
-    }
-
-    /// Waits for what was started, up to the deadline.
-    fn answer<T>(&self, doing: &str, name: &str, started: UnderWay<T>) -> Result<T> {
-        let UnderWay { receiver, request } = started;
-        match receiver.recv_timeout(self.deadline) {
-            Ok(result) => result.map_err(|e| self.failed(doing, name, &e)),
-            Err(RecvTimeoutError::Timeout) => {
-                request.abort();
-                let message = format!("{doing} `{name}` in `{}`: no answer in {:?}", self.url, self.deadline);
-                Err(Error::new(ErrorKind::Timeout, message))
-            }
-            Err(RecvTimeoutError::Disconnected) => {
-                Err(Error::internal(format!("{doing} `{name}` in `{}`: the request panicked", self.url)))
-            }
-        }
+    /// Waits for what was begun, up to the deadline.
+    fn answer<T>(&self, doing: &str, name: &str, begun: UnderWay<object_store::Result<T>>) -> Result<T> {
+        self.threads.end(doing, name, begun)?.map_err(|e| self.failed(doing, name, &e))
     }
 
     fn failed(&self, doing: &str, name: &str, error: &object_store::Error) -> Error {
@@ -134,7 +98,13 @@ impl RemoteStore {
             _ => ErrorKind::Unavailable,
         };
         // The error itself may quote signed URLs, so it doesn't become the source.
-        Error::new(kind, format!("{doing} `{name}` in `{}`: {}", self.url, redact(&error.to_string())))
+        let mut said = masked(redact(&error.to_string()), &self.secrets);
+        // Servers explain a refusal with pages of what they reckoned.
+        if let Some((end, _)) = said.char_indices().nth(MOST_SAID_CHARS) {
+            said.truncate(end);
+            said.push_str(" ...");
+        }
+        Error::new(kind, format!("{doing} `{name}` in `{}`: {said}", self.url))
     }
 
     fn short(&self, name: &str, range: &Range<u64>, found: usize) -> Error {
@@ -219,7 +189,7 @@ impl RemoteStore {
             let ended = part.is_empty();
             if !ended {
                 *sent += part.len() as u64;
-                under_way.push_back(self.start(upload.put_part(PutPayload::from(part)))?);
+                under_way.push_back(self.threads.begin(upload.put_part(PutPayload::from(part)))?);
             }
             while under_way.len() >= if ended { 1 } else { PARTS_AT_A_TIME } {
                 if let Some(part) = under_way.pop_front() {
@@ -254,14 +224,6 @@ impl RemoteStore {
             return Err(Error::new(ErrorKind::Unavailable, message));
         }
         Ok(())
-    }
-}
-
-impl Drop for RemoteStore {
-    fn drop(&mut self) {
-        if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_background();
-        }
     }
 }
 
@@ -402,8 +364,13 @@ fn fill(chunks: &mut dyn Iterator<Item = Result<Bytes>>, wanted: usize) -> Resul
     Ok(filled.freeze())
 }
 
+/// `text` with stars in place of each of `secrets`.
+pub(super) fn masked(text: String, secrets: &[String]) -> String {
+    secrets.iter().filter(|secret| !secret.is_empty()).fold(text, |text, secret| text.replace(secret.as_str(), "***"))
+}
+
 /// `text` without the query of any URL in it (signatures, tokens), nor its user and password.
-fn redact(text: &str) -> String {
+pub(super) fn redact(text: &str) -> String {
     let mut kept = String::with_capacity(text.len());
     for word in text.split_inclusive(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | '(' | ')' | '<' | '>')) {
         let Some((scheme, rest)) = word.split_once("://") else {
@@ -422,8 +389,11 @@ fn redact(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::time::Duration;
+
     use object_store::memory::InMemory;
+
+    use super::*;
 
     fn store() -> RemoteStore {
         let mut store = RemoteStore::new(Arc::new(InMemory::new()), "memory:///").unwrap();
@@ -602,7 +572,7 @@ mod tests {
     fn two_parts_of_an_upload_are_on_their_way_at_one_time() {
         let mut store = RemoteStore::new(Arc::new(Liar(InMemory::new())), "liar://").unwrap();
         (store.in_parts_from_bytes, store.part_bytes) = (16, 8);
-        store.deadline = Duration::from_secs(30);
+        store.threads.deadline = Duration::from_secs(30);
         let mut chunks = (0..8_u8).map(|i| Ok(Bytes::from(vec![i; 8])));
         let error = store.put_stream("in-pairs", &mut chunks, PutMode::Overwrite).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::NotFound, "thrown away, but sent: {error}");
@@ -611,7 +581,7 @@ mod tests {
     #[test]
     fn a_request_that_is_never_answered_lets_go_of_its_thread() {
         let mut store = RemoteStore::new(Arc::new(Liar(InMemory::new())), "liar://").unwrap();
-        store.deadline = Duration::from_millis(20);
+        store.threads.deadline = Duration::from_millis(20);
         for _ in 0..3 {
             let error = store.get("hangs").unwrap_err();
             assert_eq!(error.kind(), ErrorKind::Timeout);

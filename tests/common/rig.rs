@@ -133,7 +133,7 @@ pub struct Rig {
     pub executor: Arc<StepExecutor>,
     /// For what talks to the store, where that isn't `executor` too.
     pub remote: Option<Arc<StepExecutor>>,
-    pub objects: Arc<MemoryStore>,
+    pub objects: Arc<dyn Store>,
     pub file_faults: Arc<Faults>,
     pub store_faults: Arc<Faults>,
     pub directory: tempfile::TempDir,
@@ -161,11 +161,16 @@ pub fn no_faults() -> Arc<Faults> {
 
 impl Rig {
     pub fn new(tuning: Tuning) -> Self {
+        Self::over(Arc::new(MemoryStore::default()), tuning)
+    }
+
+    /// A job in the root that `objects` is.
+    pub fn over(objects: Arc<dyn Store>, tuning: Tuning) -> Self {
         Self {
             clock: Arc::default(),
             executor: Arc::default(),
             remote: None,
-            objects: Arc::default(),
+            objects,
             file_faults: no_faults(),
             store_faults: no_faults(),
             directory: tempfile::tempdir().unwrap(),

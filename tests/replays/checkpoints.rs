@@ -7,7 +7,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use highwater::checkpoint::object_name::{ObjectKind, ObjectName};
 use highwater::io::faulty::Fault;
-use highwater::io::store::{PutMode, Store};
+use highwater::io::store::PutMode;
 use highwater::*;
 
 use crate::common::rig::Rig;

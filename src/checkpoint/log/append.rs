@@ -7,6 +7,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -14,7 +15,7 @@ use parking_lot::Mutex;
 use super::super::claim::Claim;
 use super::super::frame::HEADER_BYTES;
 use super::state::{Change, LineageState, Pin};
-use super::{Companion, LOG_FOLDER, LogEntry};
+use super::{Companion, LOG_FOLDER, LogEntry, promises};
 use crate::base::clock::Clock;
 use crate::base::ids::{CheckpointId, WriterEpoch};
 use crate::base::random::Random;
@@ -48,6 +49,8 @@ struct Known {
 #[derive(Debug, Clone)]
 pub struct RootLog {
     known: Arc<Mutex<Option<Arc<Known>>>>,
+    /// Whether the store was seen to keep what the log needs of it.
+    keeps_promises: Arc<AtomicBool>,
     store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
@@ -72,7 +75,7 @@ impl RootLog {
         cancel: Cancel,
     ) -> Self {
         let retry = Retry::new(clock.clone(), random.clone(), policy, cancel);
-        Self { known: Arc::default(), store, clock, random, retry }
+        Self { known: Arc::default(), keeps_promises: Arc::default(), store, clock, random, retry }
     }
 
     /// The store below.
@@ -111,7 +114,7 @@ impl RootLog {
     /// restore from other roots.
     ///
     /// # Errors
-    /// `Unavailable`; those of [`RootLog::newest`].
+    /// `Unsupported` for a store that doesn't keep what it must promise; `Unavailable`; those of [`RootLog::newest`].
     pub fn claim(&self, parents: &[WriterEpoch]) -> Result<Claim> {
         let change = Change::Claim { parents: parents.to_vec(), restores: false };
         self.claim_as(&change, &mut ()).map(|(claim, _)| claim)
@@ -131,10 +134,34 @@ impl RootLog {
     fn claim_as(&self, change: &Change, companion: &mut dyn Companion) -> Result<(Claim, LineageState)> {
         let attempt = self.random.next_u64();
         let entry = self.append_as(None, change, attempt, companion)?;
+        if !self.keeps_promises.load(Ordering::Relaxed) {
+            self.retry.run("looking what the store promises", || self.check_promises(&entry))?;
+        }
         let epoch = entry.state.epoch_of_attempt(attempt);
         let epoch =
             epoch.ok_or_else(|| Error::internal(format!("log entry {} forgot its own attempt", entry.number)))?;
         Ok((Claim { epoch, attempt }, entry.state))
+    }
+
+    /// Checks what the store promises by an entry that was just found in it, where the append itself hasn't come to it.
+    fn check_promises(&self, entry: &LogEntry) -> Result<()> {
+        let name = LogEntry::name_of(entry.number);
+        let bytes = self.store.get(&name)?;
+        let head = head_of(&bytes).ok_or_else(|| Error::corruption(format!("`{name}` has no header")))?;
+        let answers = self.store.together(promises::ask(&name, &bytes));
+        self.judge(entry, promises::broken(answers, &head)?)
+    }
+
+    /// Refuses a store that has broken promises, unless it may be that the entry had been folded away meanwhile.
+    fn judge(&self, entry: &LogEntry, broken: Vec<&str>) -> Result<()> {
+        if broken.is_empty() {
+            self.keeps_promises.store(true, Ordering::Relaxed);
+            return Ok(());
+        }
+        match self.list()? {
+            Some(newest) if newest.entry.number > entry.number + KEPT_ENTRIES => Ok(()),
+            _ => Err(promises::refusal(self.store.url(), &LogEntry::name_of(entry.number), &broken)),
+        }
     }
 
     /// Checks that nobody has claimed the root since `claim`.
@@ -264,6 +291,8 @@ impl RootLog {
         LogEntry::from_bytes(&name, &bytes).map_err(|e| Error::internal(format!("unreadable log entry: {e}")))?;
         let head = head_of(&bytes).ok_or_else(|| Error::internal("a log entry without its header"))?;
 
+        let check = matches!(change, Change::Claim { .. }) && !self.keeps_promises.load(Ordering::Relaxed);
+        let probe = if check { promises::ask(&name, &bytes) } else { Vec::new() };
         let mut numbers = known.as_ref().map(|known| known.numbers.clone()).unwrap_or_default();
         let oldest = numbers.front().copied().filter(|_| numbers.len() >= FOLD_FROM_ENTRIES);
         let mut requests = vec![Request::Put(name, bytes, PutMode::Create)];
@@ -282,7 +311,12 @@ impl RootLog {
         if answers.next().is_some_and(|deleted| deleted.is_ok()) {
             numbers.pop_front();
         }
-        if !self.follows(known.as_deref(), companion, theirs)? {
+        let (follows, probed) = self.follows(known.as_deref(), companion, theirs, probe)?;
+        // Where they failed for other reasons, whoever claims asks once more.
+        if let Some(Ok(broken)) = check.then(|| promises::broken(probed, &head)) {
+            self.judge(&entry, broken)?;
+        }
+        if !follows {
             return self.settle(entry);
         }
         numbers.push_back(entry.number);
@@ -314,26 +348,23 @@ impl RootLog {
     }
 
     /// Whether an entry just created right behind `before` was created at the end of the log. False when that can't be
-    /// told from here.
+    /// told from here. Makes the requests of `probe` too, and returns their answers.
     fn follows(
         &self,
         before: Option<&Known>,
         companion: &mut dyn Companion,
         theirs: Vec<Result<Bytes>>,
-    ) -> Result<bool> {
-        let theirs = companion.with_look(theirs);
-        let Some(before) = before else {
-            let answers = if theirs.is_empty() { Vec::new() } else { self.store.together(theirs) };
-            companion.end(answers);
-            return Ok(false);
-        };
-        let mut requests = vec![before.look()];
-        requests.extend(theirs);
-        let mut answers = self.store.together(requests);
-        let theirs = answers.split_off(1.min(answers.len()));
-        companion.end(theirs);
+        probe: Vec<Request>,
+    ) -> Result<(bool, Vec<Result<Bytes>>)> {
+        let look = before.map(Known::look);
+        let (looks, probes) = (usize::from(look.is_some()), probe.len());
+        let requests: Vec<_> = look.into_iter().chain(probe).chain(companion.with_look(theirs)).collect();
+        let mut answers = if requests.is_empty() { Vec::new() } else { self.store.together(requests) };
+        companion.end(answers.split_off((looks + probes).min(answers.len())));
+        let probed = answers.split_off(looks.min(answers.len()));
+        let Some(before) = before else { return Ok((false, probed)) };
         let look = answers.pop().ok_or_else(|| Error::internal("a look at the root log without an answer"))?;
-        before.stands(look)
+        Ok((before.stands(look)?, probed))
     }
 
     /// Whether the entry just created, maybe behind the newest, counts: nothing newer is there, or what is newest was

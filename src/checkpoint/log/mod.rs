@@ -15,6 +15,7 @@
 
 mod append;
 mod codec;
+mod promises;
 mod state;
 
 pub use append::RootLog;

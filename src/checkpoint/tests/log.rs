@@ -1,12 +1,15 @@
+use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
+
 use super::world::World;
-use crate::ErrorKind;
 use crate::base::ids::CheckpointId;
 use crate::checkpoint::claim::Claim;
 use crate::checkpoint::log::{Action, LogEntry, RootLog};
 use crate::io::faulty::Fault;
-use crate::io::store::PutMode;
+use crate::io::store::{ObjectEntry, PutMode, Store};
+use crate::{ErrorKind, Result};
 
 /// Appends `rounds` pairs of entries that need no claim.
 fn churn(log: &RootLog, id: CheckpointId, rounds: usize) {
@@ -357,4 +360,102 @@ fn a_claim_for_a_restore_pins_the_newest_checkpoint_in_its_own_entry() {
     world.coordinator(claim, 1).unwrap().add(part).unwrap().unwrap();
     assert!(log.newest().unwrap().unwrap().state.pins.is_empty(), "gone with the first checkpoint");
     assert_eq!(log.pin_for_restore(&claim, id).unwrap_err().kind(), ErrorKind::NotFound);
+}
+
+/// A store that ignores what a create-only put asks for, as some servers ignore `If-None-Match`.
+#[derive(Debug)]
+struct Careless(Arc<dyn Store>);
+
+impl Store for Careless {
+    fn url(&self) -> &str {
+        "careless://bucket/job"
+    }
+
+    fn put(&self, name: &str, bytes: Bytes, _: PutMode) -> Result<()> {
+        self.0.put(name, bytes, PutMode::Overwrite)
+    }
+
+    fn put_stream(&self, name: &str, chunks: &mut dyn Iterator<Item = Result<Bytes>>, _: PutMode) -> Result<()> {
+        self.0.put_stream(name, chunks, PutMode::Overwrite)
+    }
+
+    fn get(&self, name: &str) -> Result<Bytes> {
+        self.0.get(name)
+    }
+
+    fn get_range(&self, name: &str, range: std::ops::Range<u64>) -> Result<Bytes> {
+        self.0.get_range(name, range)
+    }
+
+    fn length(&self, name: &str) -> Result<u64> {
+        self.0.length(name)
+    }
+
+    fn list(&self, prefix: &str) -> Result<Vec<ObjectEntry>> {
+        self.0.list(prefix)
+    }
+
+    fn delete(&self, name: &str) -> Result<()> {
+        self.0.delete(name)
+    }
+}
+
+#[test]
+fn a_store_that_replaces_what_must_not_be_replaced_is_refused_at_the_first_claim() {
+    let inner = World::new().inner;
+    for round in 0..2 {
+        let clock = Arc::new(crate::base::clock::ManualClock::at_ms(1));
+        let world = World::over(Arc::new(Careless(inner.clone())), clock);
+        let error = world.log().claim(&[]).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported, "round {round}");
+        assert!(
+            error.to_string().contains("careless://bucket/job") && error.to_string().contains("create-only"),
+            "{error}"
+        );
+    }
+}
+
+#[test]
+fn a_store_whose_check_failed_is_checked_again_before_the_claim_counts() {
+    for careless in [false, true] {
+        let clock = Arc::new(crate::base::clock::ManualClock::at_ms(1));
+        let inner = World::new().inner;
+        let inner = if careless { Arc::new(Careless(inner)) } else { inner };
+        let world = World::over(inner, clock);
+        let mut puts = 0;
+        world.faults.set(move |call| {
+            puts += u32::from(call.operation == "put");
+            (call.operation == "put" && puts == 2).then_some(Fault::ErrorBefore(ErrorKind::Unavailable))
+        });
+        let claimed = world.log().claim(&[]).map_err(|error| error.kind());
+        assert_eq!(claimed.err(), careless.then_some(ErrorKind::Unsupported));
+    }
+}
+
+#[test]
+fn a_claim_that_was_folded_away_before_its_check_is_no_reason_to_refuse_the_store() {
+    let world = World::new();
+    let (_, id) = with_checkpoint(&world);
+    let other = world.plain_log();
+    let mut puts = 0;
+    world.faults.set(move |call| {
+        puts += u32::from(call.operation == "put");
+        if call.operation == "put" && puts == 2 {
+            churn(&other, id, 40);
+        }
+        None
+    });
+    let log = world.log();
+    let claim = log.claim(&[]).unwrap();
+    log.check_claim(&claim).unwrap();
+}
+
+#[test]
+fn a_process_checks_its_store_once() {
+    let world = World::new();
+    let log = world.log();
+    log.claim(&[]).unwrap();
+    let first = world.faults.calls();
+    log.claim(&[]).unwrap();
+    assert!(world.faults.calls() - first < first, "the second claim asks for less: {first}");
 }
