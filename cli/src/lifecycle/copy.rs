@@ -69,7 +69,7 @@ pub fn copy(args: &CopyArgs) -> Outcome<()> {
 ///
 /// # Errors
 ///
-/// As [`copy`].
+/// As [`copy()`].
 pub fn copy_to(store: &Arc<dyn Store>, id: Option<CheckpointId>, url: &str, quiet: bool) -> Outcome<CopyReport> {
     let target = open_store(url, true, clock()).opening()?;
     let mut bar = Bar::new("copying", "bytes", quiet);
