@@ -1,6 +1,8 @@
 //! Every request of a short life fails once, before or after it took effect: the process dies of it and a successor goes on, or it goes on
 //! itself.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use highwater::base::ids::CheckpointId;
 use highwater::checkpoint::log::LogEntry;
 use highwater::io::faulty::{Fault, Faults};
@@ -40,35 +42,49 @@ fn below(place: &Place, name: &str) -> Rig {
     rig
 }
 
+/// Lives at one time: over a wire they mostly wait.
+const LIVES_TOGETHER: usize = 12;
+
 pub fn killed_at_every_step_the_newest_acknowledged_checkpoint_stands(place: &Place) {
     let calls = calls_of_a_life(place);
     assert!(calls > 30, "{calls}");
-    for index in 0..calls {
-        for fault in [Fault::ErrorBefore(ErrorKind::Io), Fault::ErrorAfter(ErrorKind::Io)] {
-            let after = u64::from(matches!(fault, Fault::ErrorAfter(_)));
-            // Over a wire, each step of either kind: every second one of each.
-            if place.is_remote() && index % 2 != after {
-                continue;
-            }
-            let what = format!("{fault:?} at call {index} of {calls}");
-            let mut rig = below(place, &format!("-{index}-{after}"));
-            rig.store_faults = Faults::nth(index, fault);
-            let mut acknowledged = None;
-            let _ = life(&mut rig, &mut acknowledged);
-            rig.kill_and_lose_directory();
-            rig.store_faults = Faults::none();
-            let found = rig.start(3).map(|()| rig.env().latest_checkpoint());
-            let found = found.unwrap_or_else(|e| panic!("{what}: {e}")).unwrap().map(|found| found.id());
-            assert!(found >= acknowledged, "{what}: {acknowledged:?} acknowledged, {found:?} found");
-            rig.check().unwrap_or_else(|e| panic!("{what}: {e}"));
-            rig.write_all(200..220).unwrap();
-            rig.incremental().unwrap_or_else(|e| panic!("{what}: {e}"));
-            rig.incremental().unwrap();
-            rig.collect().unwrap_or_else(|e| panic!("{what}: {e}"));
-            rig.collect().unwrap();
-            assert_eq!(rig.object_names(), rig.reachable(), "{what}");
-            rig.check().unwrap();
+    let next = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..if place.is_remote() { LIVES_TOGETHER } else { 1 } {
+            scope.spawn(|| {
+                while let Some(index) = Some(next.fetch_add(1, Ordering::Relaxed)).filter(|index| *index < calls) {
+                    killed_at(place, index);
+                }
+            });
         }
+    });
+}
+
+fn killed_at(place: &Place, index: u64) {
+    for (after, fault) in [Fault::ErrorBefore(ErrorKind::Io), Fault::ErrorAfter(ErrorKind::Io)].into_iter().enumerate()
+    {
+        // Over a wire the two kinds take turns.
+        if place.is_remote() && index % 2 != after as u64 {
+            continue;
+        }
+        let what = format!("{fault:?} at call {index}");
+        let mut rig = below(place, &format!("-{index}-{after}"));
+        rig.store_faults = Faults::nth(index, fault);
+        let mut acknowledged = None;
+        let _ = life(&mut rig, &mut acknowledged);
+        rig.kill_and_lose_directory();
+        rig.store_faults = Faults::none();
+        rig.start(3).unwrap_or_else(|e| panic!("{what}: {e}"));
+        let found = rig.env().latest_checkpoint().unwrap().map(|found| found.id());
+        assert!(found >= acknowledged, "{what}: {acknowledged:?} acknowledged, {found:?} found");
+        rig.check().unwrap_or_else(|e| panic!("{what}: {e}"));
+        rig.write_all(200..220).unwrap();
+        rig.incremental().unwrap_or_else(|e| panic!("{what}: {e}"));
+        rig.incremental().unwrap();
+        rig.collect().unwrap_or_else(|e| panic!("{what}: {e}"));
+        rig.collect().unwrap();
+        assert_eq!(rig.object_names(), rig.reachable(), "{what}");
+        rig.check().unwrap();
     }
 }
 
