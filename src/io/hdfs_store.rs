@@ -4,6 +4,9 @@
 //! otherwise, so a create-only put is one. Folders are made one at a time below the root, and the root itself only when the store is
 //! opened: a job whose root was renamed away must not found a second one in its place.
 //!
+//! Reads, listings and deletes that failed in a way that may pass are repeated here; puts by who makes them, under another name or after a look
+//! at the log.
+//!
 //! The cluster and the user are those of Hadoop's own configuration: `HADOOP_CONF_DIR`, `HADOOP_USER_NAME`, Kerberos
 //! tickets. Whether the wire is encrypted is the cluster's setting (`dfs.encrypt.data.transfer`, `hadoop.rpc.protection`).
 
@@ -11,7 +14,7 @@ use std::collections::VecDeque;
 use std::future::Future;
 use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::StreamExt;
@@ -50,8 +53,9 @@ struct Root {
     client: Client,
     /// Path of the root, without a `/` at its end.
     path: String,
-    /// Number of the next interrupted write.
-    next: AtomicU64,
+    /// For numbers of interrupted writes, and pauses.
+    random: SeededRandom,
+    retry_for: Duration,
 }
 
 impl std::fmt::Debug for HdfsStore {
@@ -89,8 +93,9 @@ impl HdfsStore {
             builder = builder.with_user(user);
         }
         let client = builder.build().map_err(|e| bad(e.to_string()))?;
-        let next = AtomicU64::new(SeededRandom::from_system().next_u64() >> 12);
-        let store = Self { root: Arc::new(Root { client, path, next }), url: url_shown, threads };
+        let (random, retry_for) = (SeededRandom::from_system(), options.retry_for);
+        let root = Arc::new(Root { client, path, random, retry_for });
+        let store = Self { root, url: url_shown, threads };
         let root = store.root.clone();
         store.wait("opening", "", async move { root.enter(create).await })?;
         Ok(store)
@@ -106,16 +111,7 @@ impl HdfsStore {
     }
 
     fn failed(&self, doing: &str, name: &str, error: &HdfsError) -> Error {
-        let kind = match error {
-            HdfsError::AlreadyExists(_) => ErrorKind::AlreadyExists,
-            HdfsError::FileNotFound(_) | HdfsError::IsADirectoryError(_) => ErrorKind::NotFound,
-            HdfsError::InvalidPath(_) | HdfsError::InvalidArgument(_) => ErrorKind::InvalidArgument,
-            HdfsError::UnsupportedFeature(_) | HdfsError::UnsupportedErasureCodingPolicy(_) => ErrorKind::Unsupported,
-            HdfsError::RPCError(class, _) if class.ends_with("FileNotFoundException") => ErrorKind::NotFound,
-            HdfsError::RPCError(class, _) if class.ends_with("AccessControlException") => ErrorKind::InvalidArgument,
-            _ => ErrorKind::Unavailable,
-        };
-        Error::new(kind, format!("{doing} `{name}` in `{}`: {error}", self.url))
+        Error::new(kind_of(error), format!("{doing} `{name}` in `{}`: {error}", self.url))
     }
 
     fn exactly(&self, name: &str, range: &Range<u64>, read: Answer<(Bytes, u64)>) -> Result<Bytes> {
@@ -201,8 +197,23 @@ impl Root {
         format!("{}/{name}", self.path)
     }
 
+    /// Repeats what failed in a way that may pass, with pauses that grow from 0.1 to 5 seconds, each drawn at random.
+    async fn persist<T, F: Future<Output = Answer<T>>>(&self, mut attempt: impl FnMut() -> F) -> Answer<T> {
+        let started = tokio::time::Instant::now();
+        let mut pause = Duration::from_millis(100);
+        loop {
+            let answer = attempt().await;
+            let may_pass = answer.as_ref().is_err_and(|error| kind_of(error) == ErrorKind::Unavailable);
+            if !may_pass || started.elapsed() + pause > self.retry_for {
+                return answer;
+            }
+            tokio::time::sleep(pause / 2 + pause.mul_f64((self.random.next_u64() % 512) as f64 / 1024.0)).await;
+            pause = (pause * 2).min(Duration::from_secs(5));
+        }
+    }
+
     async fn enter(&self, create: bool) -> Answer<()> {
-        match self.client.get_file_info(&self.path).await {
+        match self.persist(|| self.client.get_file_info(&self.path)).await {
             Err(HdfsError::FileNotFound(_)) if create => self.client.mkdirs(&self.path, FOLDER_MODE, true).await,
             other => other.map(drop),
         }
@@ -210,7 +221,7 @@ impl Root {
 
     /// A writer at `name#N` and that name; folders below the root are made.
     async fn start(&self, name: &str) -> Answer<(FileWriter, String)> {
-        let part = format!("{name}#{}", self.next.fetch_add(1, Ordering::Relaxed));
+        let part = format!("{name}#{}", self.random.next_u64());
         let options = WriteOptions::default().create_parent(false);
         match self.client.create(&self.path_of(&part), &options).await {
             Err(error) if is_missing(&error) => {}
@@ -259,6 +270,10 @@ impl Root {
 
     /// The bytes of `range`, or all, and the length; no bytes when the range isn't inside.
     async fn read(&self, name: &str, range: Option<Range<u64>>) -> Answer<(Bytes, u64)> {
+        self.persist(|| self.read_once(name, range.clone())).await
+    }
+
+    async fn read_once(&self, name: &str, range: Option<Range<u64>>) -> Answer<(Bytes, u64)> {
         let reader = self.client.read(&self.path_of(name)).await?;
         let length = reader.file_length() as u64;
         let range = range.unwrap_or(0..length);
@@ -271,7 +286,8 @@ impl Root {
     }
 
     async fn delete(&self, name: &str) -> Answer<()> {
-        match self.client.delete(&self.path_of(name), false).await {
+        let path = self.path_of(name);
+        match self.persist(|| self.client.delete(&path, false)).await {
             Err(error) if !is_missing(&error) => Err(error),
             _ => Ok(()),
         }
@@ -282,7 +298,7 @@ impl Root {
         let mut found = Vec::new();
         let mut folders = VecDeque::from([self.path_of(folder).trim_end_matches('/').to_owned()]);
         while let Some(folder) = folders.pop_front() {
-            match self.client.list_status(&folder, false).await {
+            match self.persist(|| self.client.list_status(&folder, false)).await {
                 Ok(entries) => {
                     for entry in entries {
                         if entry.isdir { folders.push_back(entry.path) } else { found.push(entry) }
@@ -294,6 +310,18 @@ impl Root {
             }
         }
         Ok(found)
+    }
+}
+
+fn kind_of(error: &HdfsError) -> ErrorKind {
+    match error {
+        HdfsError::AlreadyExists(_) => ErrorKind::AlreadyExists,
+        HdfsError::FileNotFound(_) | HdfsError::IsADirectoryError(_) => ErrorKind::NotFound,
+        HdfsError::InvalidPath(_) | HdfsError::InvalidArgument(_) => ErrorKind::InvalidArgument,
+        HdfsError::UnsupportedFeature(_) | HdfsError::UnsupportedErasureCodingPolicy(_) => ErrorKind::Unsupported,
+        HdfsError::RPCError(class, _) if class.ends_with("FileNotFoundException") => ErrorKind::NotFound,
+        HdfsError::RPCError(class, _) if class.ends_with("AccessControlException") => ErrorKind::InvalidArgument,
+        _ => ErrorKind::Unavailable,
     }
 }
 
@@ -351,8 +379,10 @@ impl Store for HdfsStore {
     fn length(&self, name: &str) -> Result<u64> {
         names::check_name(name)?;
         let (root, owned) = (self.root.clone(), name.to_owned());
-        let found =
-            self.wait("looking up", name, async move { root.client.get_file_info(&root.path_of(&owned)).await })?;
+        let found = self.wait("looking up", name, async move {
+            let path = root.path_of(&owned);
+            root.persist(|| root.client.get_file_info(&path)).await
+        })?;
         if found.isdir {
             return Err(Error::new(ErrorKind::NotFound, format!("object `{name}` in `{}`", self.url)));
         }
