@@ -49,7 +49,7 @@ fn what_is_pinned_outlives_retention_and_what_is_deleted_goes_with_its_bytes() {
         ("pin", &[&middle[..], "audit"][..], 2, "holds checkpoint"),
         ("pin", &["9/9", "x"], 3, "9/9"),
         ("pin", &[&middle, ""], 2, "name"),
-        ("unpin", &[&oldest, "other"], 3, "no pin `other`"),
+        ("unpin", &[&oldest, "other"], 2, "no pin `other`"),
         ("unpin", &[&middle, "audit"], 2, "holds checkpoint"),
         ("delete", &[&oldest], 2, "pinned by `audit`"),
         ("delete", &[&newest], 2, "the newest"),

@@ -122,7 +122,7 @@ fn stores_directories_and_budgets_that_cant_be() {
         (format!("--store {}", path("file")), "not a directory"),
         (format!("--store {}", path("photos")), "1.jpg"),
         ("--store ftp://host/x".to_owned(), "unknown scheme"),
-        ("--store hdfs://host/x".to_owned(), "HDFS"),
+        ("--store hdfs://host/x".to_owned(), "hdfs"),
         ("--store memory:///x".to_owned(), "memory:///"),
         (format!("--dir {}", path("file")), "not a directory"),
         (format!("--output {}", path("nowhere/out.csv")), "nowhere"),

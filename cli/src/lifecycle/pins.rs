@@ -46,12 +46,11 @@ pub fn unpin(args: &PinArgs) -> Outcome<()> {
     let peek = Peek::at(&args.url)?;
     let (store, state) = peek.job()?;
     let id = state.named(&args.id).outcome()?.id();
-    if !state.pins_of(id).any(|pin| pin.name == args.name) {
-        let held: Vec<_> = state.pins_of(id).map(|pin| format!("`{}`", pin.name)).collect();
-        let held = if held.is_empty() { "no pin".to_owned() } else { held.join(", ") };
-        return Err(Failure::usage(format!("checkpoint {id} isn't pinned as `{}`: it has {held}", args.name)));
+    match root_log(store).unpin_from(&args.name, id) {
+        // The checkpoint is there: it is the name that is wrong.
+        Err(error) if error.kind() == ErrorKind::NotFound => return Err(Failure::usage(error.to_string())),
+        unpinned => unpinned.outcome()?,
     }
-    root_log(store).unpin_from(&args.name, id).outcome()?;
     told(args, &id.to_string(), "unpinned", "retention decides what becomes of it")
 }
 
