@@ -112,13 +112,6 @@ pub(super) struct EnvironmentMeters {
     pub recovery: Gauge,
 }
 
-// `Gauge` and its kin have no look inside.
-impl std::fmt::Debug for BackendMeters {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("BackendMeters").field("labels", &self.labels).finish_non_exhaustive()
-    }
-}
-
 impl EnvironmentMeters {
     pub fn new(memory_limit_bytes: u64, disk_limit_bytes: u64) -> Self {
         meters::MEMORY_LIMIT_BYTES.gauge(&[]).set(memory_limit_bytes as f64);
